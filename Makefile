@@ -10,7 +10,7 @@ export ROCKSDB_LIB_DIR := $(CACHE)/rocksdb-$(ROCKSDB_VERSION)-$(shell uname -m)
 export ROCKSDB_STATIC := 1
 BIN := $(CACHE)/bin/hearth
 
-.PHONY: demo test lint audit clients kept build bin install conformance bench bench-large eval soak setup env
+.PHONY: demo test test-ui dashboard lint audit clients kept build bin install conformance bench bench-large eval soak setup env
 
 demo: build
 	@$(BIN) demo
@@ -64,6 +64,19 @@ conformance: setup
 	@deploy/setup/node.sh "$(CACHE)" tests/conformance conformance
 	@cargo build --quiet -p tests --features failpoints --bin hearth-under-test
 	@tests/conformance/run.sh "$(CACHE)" $(CARGO_TARGET_DIR)/debug/hearth-under-test
+
+# Builds the dashboard into api/ui/dist, which the binary contains.
+dashboard: setup
+	@deploy/setup/node.sh "$(CACHE)" api/ui dashboard
+	@api/ui/build.sh "$(CACHE)"
+
+# The dashboard in a browser, against clusters of three nodes. Fails if its sources build another
+# api/ui/dist.
+test-ui: setup clients
+	@deploy/setup/node.sh "$(CACHE)" api/ui dashboard
+	@deploy/setup/chromium.sh
+	@cargo build --quiet -p tests --features failpoints --bin hearth-under-test
+	@api/ui/test.sh "$(CACHE)" $(CARGO_TARGET_DIR)/debug/hearth-under-test
 
 # Benches of the engine, then the service under load. Let nothing else run.
 BENCH_LOAD = $(CARGO_TARGET_DIR)/release/load --binary $(CARGO_TARGET_DIR)/release/hearth-under-test

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
+use prometheus::Registry;
 use raft::Handle;
 use storage::Reader;
 use storage::model::id::TenantId;
@@ -18,6 +19,7 @@ use crate::limits::{
 };
 use crate::memory::MemoryUse;
 use crate::metrics::Metrics;
+use crate::metrics_history::MetricsHistory;
 use crate::service::Service;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::node::{Backups, Embedder, Hooks};
@@ -34,6 +36,7 @@ pub struct Shared {
     /// Id of this node.
     pub(crate) node: u64,
     pub(crate) metrics: Metrics,
+    pub(crate) metrics_history: MetricsHistory,
     operator_key: RwLock<Option<OperatorKey>>,
     backups: OnceLock<Arc<dyn Backups>>,
     pub(crate) budgets: Budgets,
@@ -82,6 +85,7 @@ impl App {
             service: Arc::new(Service::new(reader, raft, embedder, hooks)),
             node,
             metrics,
+            metrics_history: MetricsHistory::default(),
             operator_key: RwLock::default(),
             backups: OnceLock::new(),
             budgets: Budgets {
@@ -173,6 +177,12 @@ impl App {
     /// Whether this node leads, or had contact with a leader within the default staleness bound.
     pub fn is_in_contact(&self) -> bool {
         self.service.is_in_contact()
+    }
+
+    /// Adds a sample of some metrics of `registry` to those of the last hour. `at` is in seconds since
+    /// 1970.
+    pub fn record_metrics(&self, registry: &Registry, at: i64) {
+        self.metrics_history.record(registry, at);
     }
 
     /// Records the resident memory of the process and its limit, in bytes.

@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{App, Metrics, PublicOptions, random_bytes};
+use api::{App, Metrics, PublicOptions, SAMPLE_INTERVAL, random_bytes};
 use axum_server::Handle as ServerHandle;
 use axum_server::tls_rustls::RustlsConfig;
+use jiff::Timestamp;
 use prometheus::Registry;
 use prometheus::core::Collector;
 use raft::Timings;
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::background::BackgroundTasks;
 use crate::backup::{BackupMetrics, Backups, Schedule};
@@ -76,6 +77,7 @@ pub(crate) async fn serve(
     let metrics = NodeMetrics::new(&app, &engine, &embedder, &sender, &shared);
     let expiries = expiry_metric(credentials.expiries);
     register(&registry, &engine, &app, [Box::new(metrics), Box::new(expiries.clone())])?;
+    tokio::spawn(sample_task(app.clone(), registry.clone()));
     let operator_routes = api::operator(&app, registry, config.known_hosts());
     let client_tls = (!config.public.plain_http).then(|| public_tls.clone());
     let public_routes = api::public(&app, public_options(&config))?;
@@ -146,6 +148,23 @@ fn new_app(
     let (reader, raft) = (engine.reader.clone(), engine.raft.clone());
     let embedder = Arc::clone(embedder) as Arc<dyn api::Embedder>;
     App::new(reader, raft, embedder, webhooks, config.node.id, Metrics::new(registry))
+}
+
+/// Keeps the metrics of the last hour.
+async fn sample_task(app: App, registry: Registry) {
+    // Some metrics have no value yet.
+    let mut interval = tokio::time::interval_at(Instant::now() + SAMPLE_INTERVAL, SAMPLE_INTERVAL);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        let (app, registry) = (app.clone(), registry.clone());
+        let at = Timestamp::now().as_second();
+        let sampled = tokio::task::spawn_blocking(move || app.record_metrics(&registry, at));
+        // It panicked, which is in the log, or the runtime ends.
+        if sampled.await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Starts the tasks that watch memory and disk, and that of scheduled backups.

@@ -356,3 +356,26 @@ fn shells_get_completions_and_manual_pages() {
     let page = std::fs::read_to_string(folder.join("hearth-search.1")).unwrap();
     assert!(page.contains("Find memories by meaning"), "{page}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dashboard_opens_with_the_key() {
+    let cluster = options().start();
+    let mut shell = Shell::of(&cluster);
+    let (url, key) = (cluster.at(0).url(), &cluster.key);
+    let address = format!("{url}/dashboard#key={key}");
+    assert_eq!(shell.text(&["open", "--print"]), address);
+    // A browser that copies the page that it gets.
+    let seen = shell.folder.path().join("seen");
+    let browser = shell.folder.path().join("browser");
+    std::fs::write(&browser, format!("#!/bin/sh\ncp \"$1\" {}\n", seen.display())).unwrap();
+    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
+    shell.set("BROWSER", &browser.display().to_string());
+    assert_eq!(shell.text(&["open"]), format!("The browser opens {url}/dashboard."));
+    let page = async || std::fs::read_to_string(&seen).unwrap_or_default();
+    eventually("the browser reads the page", page, |page| page.contains(&address)).await;
+    let file = shell.folder.path().join("open.html");
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    shell.set("BROWSER", "/nowhere");
+    let (code, reason) = shell.failure(&["open"]);
+    assert_eq!((code, reason.contains("--print")), (1, true), "{reason}");
+}

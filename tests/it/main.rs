@@ -18,6 +18,7 @@ mod consistency;
 mod consolidation;
 mod corruption;
 mod damaged_files;
+mod dashboard;
 mod deliveries;
 mod details;
 mod dev;

@@ -49,7 +49,8 @@ fn collect(folder: &Path, extension: &str, paths: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if path.is_dir() && name != "target" && !name.starts_with('.') {
+        if path.is_dir() && !["target", "node_modules"].contains(&&*name) && !name.starts_with('.')
+        {
             collect(&path, extension, paths);
         } else if path.extension().is_some_and(|found| found == extension) {
             paths.push(path);

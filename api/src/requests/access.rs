@@ -46,6 +46,8 @@ pub(crate) struct KeyQuery {
     /// The `next_cursor` of the page before, or the id of a key: the page begins after it.
     #[param(value_type = Option<String>, pattern = "^[0-9a-f]{16}$")]
     cursor: Option<KeyIdText>,
+    /// A namespace: each key in the response has `may_use`.
+    pub(crate) access_to: Option<Namespace>,
 }
 
 /// A key's new text.

@@ -17,6 +17,9 @@ pub(crate) struct ActivityQuery {
     pub(crate) limit: ActivityLimit,
     /// The `next_cursor` of the page before.
     pub(crate) cursor: Option<PageCursorText>,
+    /// Only events of this memory. A request reads 10,000 events at most, so a page that is not the
+    /// last may have fewer than `limit`, or none.
+    pub(crate) node_id: Option<MemoryIdText>,
 }
 
 /// An activity of an agent.

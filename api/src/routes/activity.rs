@@ -28,7 +28,8 @@ pub(crate) async fn activity_list(
     ValidQuery(query): ValidQuery<ActivityQuery>,
 ) -> ApiResponse<ActivityPage> {
     let before = query.cursor.map(|cursor| cursor.0.0);
-    let page = session.recent_events(before, query.limit.get()).await?;
+    let node_id = query.node_id.map(|id| id.0);
+    let page = session.recent_events(before, query.limit.get(), node_id).await?;
     let items = page.items.iter().map(ActivityItem::from).collect();
     let next_cursor = page.next.map(|cursor| PageCursor(cursor).to_string());
     Ok(Success::ok(freshness, ActivityPage { items, next_cursor }))

@@ -1,6 +1,7 @@
 //! Recall analytics: what searches found, the feedback on it, and suggestions for tuning.
 
 use storage::model::analytics::{RecallStats, TypeStats};
+use storage::model::duplicate::OnDuplicate;
 use storage::model::thermo::Thermo;
 
 use crate::prelude::*;
@@ -22,7 +23,31 @@ pub(crate) struct RecallAnalytics {
     hit_rate: Option<f64>,
     /// Changes that the counts suggest.
     suggestions: Vec<String>,
+    /// Those of them that change a setting.
+    suggested_settings: Vec<SuggestedSetting>,
     period: Nullable<String>,
+}
+
+/// A setting that the counts suggest. `PATCH /settings/thermo` takes `{setting: value}`.
+#[derive(Serialize, ToSchema)]
+struct SuggestedSetting {
+    setting: String,
+    value: SuggestedValue,
+    /// One of `suggestions`.
+    reason: String,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+enum SuggestedValue {
+    Number(f64),
+    Word(&'static str),
+}
+
+/// A suggestion, and the setting that it changes.
+struct Suggestion {
+    text: String,
+    setting: Option<(String, SuggestedValue)>,
 }
 
 /// Recalls and feedback of a type.
@@ -63,12 +88,19 @@ pub(crate) async fn analytics_recall_get(
 async fn recall_analytics(session: Session, freshness: Freshness) -> ApiResponse<RecallAnalytics> {
     let (stats, tenant) = (session.recall_stats().await?, session.tenant().await?);
     let types = MemoryType::ALL.into_iter().zip(&*stats.types);
+    let all = suggestions(&stats, &tenant.thermo);
+    let suggestions = all.iter().map(|suggestion| suggestion.text.clone()).collect();
+    let suggested_settings = all.into_iter().filter_map(|Suggestion { text, setting }| {
+        let (setting, value) = setting?;
+        Some(SuggestedSetting { setting, value, reason: text })
+    });
     let body = RecallAnalytics {
         stats: types.map(|(name, of)| of_type(name, of)).collect(),
         searches: stats.searches,
         searches_with_results: stats.searches_with_results,
         hit_rate: ratio(stats.searches_with_results, stats.searches),
-        suggestions: suggestions(&stats, &tenant.thermo),
+        suggestions,
+        suggested_settings: suggested_settings.collect(),
         period: Some(format!("since {}", tenant.created_at)),
     };
     Ok(Success::ok(freshness, body))
@@ -99,45 +131,58 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 }
 
 /// Changes that the counts suggest, with the settings as they are.
-fn suggestions(stats: &RecallStats, thermo: &Thermo) -> Vec<String> {
+fn suggestions(stats: &RecallStats, thermo: &Thermo) -> Vec<Suggestion> {
     let mut suggestions = Vec::new();
     let (searches, found) = (stats.searches, stats.searches_with_results);
     if searches >= SEARCHES_MIN && found * 2 < searches {
         let empty = searches - found;
-        suggestions.push(format!(
+        let text = format!(
             "{empty} of {searches} searches found nothing: look at the namespaces and types that \
              they filter by, or search with tier all"
-        ));
+        );
+        suggestions.push(Suggestion { text, setting: None });
     }
     for (memory_type, of_type) in MemoryType::ALL.into_iter().zip(&*stats.types) {
-        let (name, all, weights) = (memory_type.name(), feedback(of_type), &thermo.recall);
-        let half_life = thermo.profile(memory_type).half_life_seconds;
-        let shorter = half_life / 2.0;
-        let shorten = format!(
-            "shorten decay_profiles.{name}.half_life from {half_life} to some {shorter} seconds"
-        );
-        let weight = weights.heat_weight;
-        let lower =
-            format!("lower recall.heat_weight, now {weight}, so that similarity counts more");
-        let review = "review what GET /agent/nodes?flagged=true lists".to_owned();
-        for (count, parts, signal, advice) in [
-            (of_type.outdated, 3, "outdated", shorten),
-            (of_type.irrelevant, 2, "irrelevant", lower),
-            (of_type.wrong, 4, "wrong", review),
-        ] {
-            if all >= FEEDBACK_MIN && count * parts > all {
-                suggestions.push(format!(
-                    "{count} of {all} signals on {name} memories are `{signal}`: {advice}"
-                ));
-            }
-        }
-        if of_type.echoes >= ECHOES_MIN {
-            let (echoes, now) = (of_type.echoes, thermo.duplicates.on_duplicate.name());
-            suggestions.push(format!(
+        suggestions.extend(feedback_suggestions(memory_type, of_type, thermo));
+        let (echoes, on_duplicate) = (of_type.echoes, thermo.duplicates.on_duplicate);
+        if echoes >= ECHOES_MIN && on_duplicate != OnDuplicate::Merge {
+            let (name, now, merge) =
+                (memory_type.name(), on_duplicate.name(), OnDuplicate::Merge.name());
+            let text = format!(
                 "{echoes} {name} memories repeat what a search had just returned: set \
-                 duplicates.on_duplicate, now {now}, to merge"
-            ));
+                 duplicates.on_duplicate, now {now}, to {merge}"
+            );
+            let setting = ("duplicates.on_duplicate".to_owned(), SuggestedValue::Word(merge));
+            suggestions.push(Suggestion { text, setting: Some(setting) });
         }
     }
     suggestions
+}
+
+/// What the feedback on the memories of a type suggests.
+fn feedback_suggestions(
+    memory_type: MemoryType,
+    stats: &TypeStats,
+    thermo: &Thermo,
+) -> Vec<Suggestion> {
+    let (name, all) = (memory_type.name(), feedback(stats));
+    let half_life = thermo.profile(memory_type).half_life_seconds;
+    let (shorter, setting) = (half_life / 2.0, format!("decay_profiles.{name}.half_life"));
+    let shorten = format!("shorten {setting} from {half_life} to some {shorter} seconds");
+    let weight = thermo.recall.heat_weight;
+    let lower = format!("lower recall.heat_weight, now {weight}, so that similarity counts more");
+    let lower_to = ("recall.heat_weight".to_owned(), SuggestedValue::Number(weight / 2.0));
+    let review = "review what GET /agent/nodes?flagged=true lists".to_owned();
+    let advice = [
+        (stats.outdated, 3, "outdated", shorten, Some((setting, SuggestedValue::Number(shorter)))),
+        (stats.irrelevant, 2, "irrelevant", lower, Some(lower_to)),
+        (stats.wrong, 4, "wrong", review, None),
+    ];
+    let due =
+        advice.into_iter().filter(|(count, parts, ..)| all >= FEEDBACK_MIN && count * parts > all);
+    let suggestion = |(count, _, signal, advice, setting)| {
+        let text = format!("{count} of {all} signals on {name} memories are `{signal}`: {advice}");
+        Suggestion { text, setting }
+    };
+    due.map(suggestion).collect()
 }

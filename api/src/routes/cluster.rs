@@ -1,6 +1,7 @@
 //! The cluster, for its operator: status, members, leadership, verification. On the operator's
 //! listener only. Every route requires the operator key.
 
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
@@ -13,6 +14,7 @@ use crate::app::App;
 use crate::auth::Operator;
 use crate::current::request_id;
 use crate::limits::ADDRESS_BYTES_MAX;
+use crate::metrics_history::HistoryView;
 use crate::requests::ValidJson;
 use crate::requests::numbers::Whole;
 use crate::requests::path::NodePath;
@@ -85,6 +87,7 @@ pub(crate) fn routes() -> Router<App> {
         .route("/cluster/transfer", post(leader_transfer))
         .route("/cluster/verify", post(cluster_verify))
         .route("/cluster/clock", get(clock_get).post(clock_set))
+        .route("/cluster/metrics", get(metrics_history))
 }
 
 async fn cluster_get(operator: Operator) -> ApiResult<Json<OperationView>> {
@@ -126,6 +129,11 @@ async fn clock_get(operator: Operator) -> ApiResult<Json<OperationView>> {
 /// Moves cluster time forward to the median of the voters' wall clocks.
 async fn clock_set(operator: Operator) -> ApiResult<Json<OperationView>> {
     operate(operator, Operation::SetClock).await
+}
+
+/// Some metrics of this node in the last hour.
+async fn metrics_history(_: Operator, State(app): State<App>) -> Json<HistoryView> {
+    Json(app.metrics_history.view())
 }
 
 /// Carries out an operation, also if the caller closes the connection. Logs a change with its

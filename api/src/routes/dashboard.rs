@@ -88,7 +88,7 @@ pub(crate) struct UsageView {
 pub(crate) async fn dashboard_get(
     AdminRead(session, freshness): AdminRead,
 ) -> ApiResponse<Dashboard> {
-    let recent = session.recent_events(None, RECENT_EVENTS).await?;
+    let recent = session.recent_events(None, RECENT_EVENTS, None).await?;
     let Summary { overview, edges, hottest, coldest, usage, tick } = session.summary().await?;
     let bands = BAND_NAMES.iter().zip(HEAT_BANDS).zip(overview.bands);
     let bands = bands.map(|((band, min_heat), count)| Band { band, min_heat, count });

@@ -1,5 +1,6 @@
 //! API keys of a tenant. The text of a key is returned once, when it is created.
 
+use storage::model::access::Rules;
 use storage::model::api_key::{ApiKey, NewApiKey};
 use storage::model::id::KeyId;
 use storage::model::tenant::Role;
@@ -41,6 +42,9 @@ pub(crate) struct ListedKeyView {
     /// Its last use, within some minutes, if it was used.
     #[schema(required)]
     last_used_at: Option<Time>,
+    /// Whether it may use the namespace `access_to`, if the request names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    may_use: Option<bool>,
 }
 
 /// A key that was created.
@@ -77,7 +81,16 @@ pub(crate) async fn key_list(
     ValidQuery(query): ValidQuery<KeyQuery>,
 ) -> ApiResponse<KeyList> {
     let page = session.keys_after(query.after(), query.limit()).await?;
+    let rules = match &query.access_to {
+        Some(_) => session.rules().await?,
+        None => Rules::default(),
+    };
+    let may_use = |id: KeyId, key: &ApiKey| {
+        let namespace = query.access_to.as_ref()?;
+        Some(rules.access_of(id, key).allows(namespace.0.trim()))
+    };
     let keys = page.items.into_iter().map(|(id, key, last_used_at)| ListedKeyView {
+        may_use: may_use(id, &key),
         view: (id, key).into(),
         last_used_at: last_used_at.map(Time),
     });

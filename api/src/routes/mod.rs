@@ -51,6 +51,7 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::app::App;
+use crate::dashboard_files;
 use crate::host::{known_host, one_host};
 use crate::limits::{BODY_BYTES_MAX, FREE_FORM_BYTES_MAX};
 use crate::mcp::{self, McpProfile};
@@ -99,7 +100,7 @@ pub fn public(app: &App, options: PublicOptions) -> Result<Router, String> {
     let document = get(async move || ([(CONTENT_TYPE, "application/json")], document));
     let tools = (options.profile, options.tools);
     let mcp = mcp::routes(&options.origins, options.has_local_pages, tools)?;
-    let routes = routes.merge(aliases).merge(page).merge(mcp);
+    let routes = routes.merge(aliases).merge(page).merge(mcp).merge(dashboard_files::routes());
     let routes = routes.route("/api/v1/openapi.json", document);
     // Health is exempt: a busy node must not be restarted.
     let routes = routes.layer(from_fn_with_state(app.clone(), counted)).merge(open);
@@ -231,7 +232,7 @@ pub fn operator(app: &App, registry: Registry, hosts: Vec<String>) -> Router {
     let metrics = async move || metrics_get(&registry);
     let (open, _) = health::routes().split_for_parts();
     let routes = open.merge(backups::routes()).merge(cluster::routes()).merge(models::routes());
-    let routes = routes.merge(tenants::routes());
+    let routes = routes.merge(tenants::routes()).merge(dashboard_files::routes());
     let routes = routes.route("/metrics", get(metrics));
     let routes = routes.layer(from_fn_with_state(Arc::from(hosts), known_host));
     finish(routes, app).layer(map_response(name_process))

@@ -49,7 +49,7 @@ pub(crate) async fn namespace_default(
 #[utoipa::path(get, path = "/api/v1/namespaces/acl", tag = "access", params(ReadHeaders),
     responses((status = OK, body = RuleList), ReadErrors))]
 pub(crate) async fn rule_list(AdminRead(session, freshness): AdminRead) -> ApiResponse<RuleList> {
-    let rules = session.rules().await?;
+    let rules = session.rules().await?.rules;
     let view = |rule: Rule| RuleView::new(Some(rule.policy), rule);
     Ok(Success::ok(freshness, RuleList { items: rules.into_iter().map(view).collect() }))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use raft::SubmitError;
-use storage::model::access::{Access, Rule};
+use storage::model::access::{Access, Rules};
 use storage::model::api_key::{ApiKey, KeyText, NewApiKey};
 use storage::model::id::{KeyId, Timestamp};
 use storage::model::trigger::Trigger;
@@ -129,8 +129,8 @@ impl Session {
         self.submit(Action::SetKeyNamespace(self.caller.key, namespace)).await
     }
 
-    pub(crate) async fn rules(&self) -> ApiResult<Vec<Rule>> {
-        Ok(self.read(|reader, caller| reader.access_rules(caller.tenant)).await?.rules)
+    pub(crate) async fn rules(&self) -> ApiResult<Rules> {
+        self.read(|reader, caller| reader.access_rules(caller.tenant)).await
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use storage::model::access::{Access, Caller};
-use storage::model::id::{KeyId, TenantId, TriggerId};
+use storage::model::id::{KeyId, MemoryId, TenantId, TriggerId};
 use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::memory::Memory;
 use storage::{EventPage, Reader, View};
@@ -32,15 +32,17 @@ pub(crate) struct EventView {
 }
 
 impl Session {
-    /// Events before `before`, the latest first.
+    /// Events before `before`, the latest first; only those of `memory`, if it is given.
     pub(crate) async fn recent_events(
         &self,
         before: Option<Cursor>,
         limit: usize,
+        memory: Option<MemoryId>,
     ) -> ApiResult<PageOf<EventView, Cursor>> {
         self.read(move |reader, caller| {
             let viewer = Viewer::of(reader, caller);
-            let is_visible = |event: &Event| viewer.may_see(event);
+            let is_of = |event: &Event| memory.is_none() || event.subject == memory;
+            let is_visible = |event: &Event| Ok(is_of(event) && viewer.may_see(event)?);
             let EventPage { events, next } =
                 reader.journal(caller.tenant, before, limit, is_visible)?;
             Ok(PageOf { items: viewer.views(events)?, next })

@@ -240,15 +240,21 @@ pub(crate) fn as_text(cluster: &mut Cluster) -> Result<String, String> {
     let (file, is_current) = Profiles::put(PROFILE, profile.clone(), false)?;
     let is_temporary = cluster.temporary.is_some();
     cluster.profile = is_temporary.then(|| TemporaryProfile(profile));
-    let (ca, key) = (cluster.ca.display(), &cluster.key);
+    let (ca, key, operator_key) = (cluster.ca.display(), &cluster.key, &cluster.operator_key);
     let mut text = String::from("Hearth is ready.\n");
     for node in &cluster.nodes {
         text += &format!("  node {}    {}   metrics {}/metrics\n", node.id, node.url, node.ops);
     }
-    let Node { url, data, .. } = &cluster.nodes[0];
-    if url.starts_with("http:") {
-        text += "  WARNING   clients use plain HTTP: keys and memories are not encrypted\n";
-    }
+    let Node { url, ops, data, .. } = &cluster.nodes[0];
+    text += &format!(
+        "  dashboard {url}/dashboard#key={key}\n  operator  {ops}/dashboard#key={operator_key}\n"
+    );
+    text += match url.starts_with("http:") {
+        true => "  WARNING   clients use plain HTTP: keys and memories are not encrypted\n",
+        false => {
+            "  A browser warns of the certificate of the dashboard: its authority is that of this cluster.\n"
+        }
+    };
     let (hearth, config, file) = (program(), data.join(CONFIG_FILE), file.display());
     let profile = if is_current { String::new() } else { format!("--profile {PROFILE} ") };
     text += &format!(

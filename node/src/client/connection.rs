@@ -74,6 +74,11 @@ impl Connection {
         Self { client, urls, at: Cell::new(0), key, namespace, deadline }
     }
 
+    /// The URL of the node that responded last, and the key.
+    pub(crate) fn endpoint(&self) -> (&str, &str) {
+        (&self.urls[self.at.get() % self.urls.len()], &self.key)
+    }
+
     /// The namespace that is named, or that of the profile.
     pub(crate) fn namespace(&self, named: Option<String>) -> Option<String> {
         named.or_else(|| self.namespace.clone())

@@ -9,6 +9,7 @@ mod keys;
 mod login;
 mod memories;
 mod memory;
+mod open;
 mod print;
 pub(crate) mod profiles;
 mod transfer;
@@ -51,6 +52,8 @@ pub(crate) enum Command {
     Export(transfer::Export),
     /// Create what a file of `hearth export`, or of another product, holds. What exists stays as it is
     Import(transfer::Import),
+    /// Open the dashboard in a browser, signed in
+    Open(open::Open),
     /// Verify an API key, and keep it in a profile
     Login(login::Login),
 }
@@ -73,6 +76,7 @@ impl Command {
             Self::Usage(usage) => usage.run().await,
             Self::Export(export) => export.run().await,
             Self::Import(import) => import.run().await,
+            Self::Open(open) => open.run().await,
             Self::Login(login) => login.run().await,
         }
     }

@@ -1,0 +1,55 @@
+// Numbers, times and heats as people read them.
+
+const number = new Intl.NumberFormat("en");
+
+export const count = (value: number): string => number.format(value);
+
+export function percent(share: number): string {
+  return `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
+}
+
+export function bytes(value: number): string {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let at = 0;
+  while (value >= 1000 && at < units.length - 1) {
+    value /= 1000;
+    at++;
+  }
+  return `${at === 0 ? value : value.toFixed(1)} ${units[at]}`;
+}
+
+/** The time since a moment, as "5 min". */
+export function age(time: string | null | undefined): string {
+  if (!time) return "never";
+  const seconds = Math.max(0, (Date.now() - Date.parse(time)) / 1000);
+  return seconds < 1 ? "now" : `${duration(seconds)} ago`;
+}
+
+export function duration(seconds: number): string {
+  if (seconds < 60) return `${Math.floor(seconds)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 172_800) return `${Math.floor(seconds / 3600)} h`;
+  return `${Math.floor(seconds / 86_400)} d`;
+}
+
+export function moment(time: string): string {
+  return new Date(time).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+}
+
+export const BANDS = ["blazing", "hot", "warm", "cool", "frozen"] as const;
+export type Band = (typeof BANDS)[number];
+
+/** The band of a heat, as the dashboard of the interface counts them. */
+export function band(heat: number): Band {
+  if (heat >= 0.8) return "blazing";
+  if (heat >= 0.5) return "hot";
+  if (heat >= 0.25) return "warm";
+  if (heat >= 0.1) return "cool";
+  return "frozen";
+}
+
+/** The first characters of a text, on one line. */
+export function beginning(text: string, characters = 160): string {
+  const line = text.replace(/\s+/g, " ").trim();
+  return line.length > characters ? `${Array.from(line).slice(0, characters).join("")}…` : line;
+}

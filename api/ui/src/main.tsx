@@ -1,0 +1,166 @@
+// The dashboard of a node: sign-in, navigation and the page of the address.
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import "./styles.css";
+import { Client, RequestError } from "./client";
+import { useConnection, useRoute } from "./hooks";
+import { SignIn } from "./pages/signin";
+import { type PageEntry, pagesOf } from "./pages";
+import { applyTheme, chosenTheme, darkSystem, THEME, THEMES } from "./theme";
+import { keyOfAddress, SessionContext, type Session, store, storedKey, useSession } from "./session";
+import type { Identity, Role } from "./types";
+
+async function open(key: string, logOut: () => void): Promise<Session> {
+  const client = new Client(key);
+  if (client.isOperator) {
+    await client.get("/cluster/clock").catch((error: unknown) => {
+      throw explained(error, "no_such_path", "This is an operator key. It works at the operator's listener of a node, by default port 4281.");
+    });
+    return { client, role: "operator", identity: null, logOut };
+  }
+  const identity = await client.get<Identity>("/api/v1/auth/verify").catch((error: unknown) => {
+    throw explained(error, "no_such_path", "This is the operator's listener, which needs an operator key (op-hearth-…).");
+  });
+  return { client, role: identity.role as Role, identity, logOut };
+}
+
+function explained(error: unknown, code: string, text: string): unknown {
+  return error instanceof RequestError && error.code === code ? new RequestError(404, code, text) : error;
+}
+
+function App() {
+  const [session, setSession] = useState<Session | null>(null);
+  const [error, setError] = useState<Error | null>(null);
+  const [isOpening, setOpening] = useState(true);
+  const logOut = () => {
+    store(null);
+    setSession(null);
+  };
+  const signIn = async (key: string, keep: boolean) => {
+    setOpening(true);
+    setError(null);
+    try {
+      const opened = await open(key.trim(), logOut);
+      store(keep ? key.trim() : null);
+      opened.client.watch((connection) => {
+        if (connection !== "rejected") return;
+        logOut();
+        setError(new Error("The key is no longer valid."));
+      });
+      setSession(opened);
+    } catch (failure) {
+      setError(failure as Error);
+    } finally {
+      setOpening(false);
+    }
+  };
+  useEffect(() => {
+    const given = keyOfAddress();
+    const key = given ?? storedKey();
+    if (key) void signIn(key, given === null);
+    else setOpening(false);
+    // A key that is pasted into the address of an open page.
+    const changed = () => {
+      const other = keyOfAddress();
+      if (other) void signIn(other, false);
+    };
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  if (!session) return <SignIn signIn={signIn} error={error} isOpening={isOpening} />;
+  return (
+    <SessionContext.Provider value={session}>
+      <Shell />
+    </SessionContext.Provider>
+  );
+}
+
+function Shell() {
+  const session = useSession();
+  const { path } = useRoute();
+  const pages = pagesOf(session);
+  const page = pages.find((entry) => entry.path === path[0]) ?? pages[0];
+  useEffect(() => {
+    document.querySelector("main h1")?.scrollIntoView({ block: "nearest" });
+  }, [page?.path]);
+  if (!page) return null;
+  return (
+    <div class="shell">
+      <a class="skip" href="#main" onClick={focusMain}>
+        Skip to the content
+      </a>
+      <Navigation pages={pages} current={page} />
+      <main id="main" tabIndex={-1}>
+        <Banner />
+        <page.Component key={path.join("/")} path={path.slice(1)} />
+      </main>
+    </div>
+  );
+}
+
+function focusMain(event: Event) {
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+}
+
+function Navigation({ pages, current }: { pages: PageEntry[]; current: PageEntry }) {
+  const { identity, role, logOut } = useSession();
+  return (
+    <nav aria-label="Pages">
+      <a class="brand" href="#/">
+        Hearth
+      </a>
+      <ul>
+        {pages.map((page) => (
+          <li>
+            <a href={`#/${page.path}`} aria-current={page === current ? "page" : undefined}>
+              {page.title}
+            </a>
+          </li>
+        ))}
+      </ul>
+      <div class="who">
+        <span dir="auto">{identity ? identity.agent_label : "operator key"}</span>
+        <small>{identity ? `${role}, tenant ${identity.tenant_id}` : location.host}</small>
+        <Theme />
+        <button type="button" class="quiet" onClick={logOut}>
+          Sign out
+        </button>
+      </div>
+    </nav>
+  );
+}
+
+function Theme() {
+  const [theme, setTheme] = useState(chosenTheme);
+  const choose = (name: string) => {
+    localStorage.setItem(THEME, name);
+    setTheme(name);
+    applyTheme();
+  };
+  return (
+    <select aria-label="Theme" value={theme} onChange={(event) => choose(event.currentTarget.value)}>
+      {THEMES.map((name) => (
+        <option value={name}>{name}</option>
+      ))}
+    </select>
+  );
+}
+
+/** What is wrong with the connection, while something is. */
+function Banner() {
+  const connection = useConnection();
+  if (connection === "ok") return null;
+  return (
+    <p class="banner" role="alert">
+      {connection === "lost"
+        ? `The node at ${location.host} does not respond. This page tries again until it does. The other nodes have a dashboard too.`
+        : "The cluster has no leader at the moment. Reads go on; writes wait for the election."}
+    </p>
+  );
+}
+
+applyTheme();
+darkSystem.addEventListener("change", applyTheme);
+const root = document.getElementById("app");
+if (root) render(<App />, root);

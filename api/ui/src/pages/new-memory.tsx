@@ -1,0 +1,48 @@
+// The form that stores a memory.
+import { useState } from "preact/hooks";
+import { Dialog, ErrorBox, Field, Input, Select } from "../components";
+import { useAction } from "../hooks";
+import { useClient } from "../session";
+import { type Memory, MEMORY_TYPES, type MemoryType } from "../types";
+
+export function NewMemoryForm({ close, stored }: { close: () => void; stored: (memory: Memory) => void }) {
+  const client = useClient();
+  const [label, setLabel] = useState("");
+  const [type, setType] = useState<MemoryType>("episodic");
+  const [namespace, setNamespace] = useState("");
+  const [tags, setTags] = useState("");
+  const save = useAction(async () => {
+    const memory = await client.post<Memory>("/api/v1/agent/nodes", {
+      label,
+      memory_type: type,
+      ...(namespace && { namespace }),
+      ...(tags && { tags: tags.split(",").map((tag) => tag.trim()) }),
+    });
+    stored(memory);
+    close();
+  });
+  const submit = (event: Event) => {
+    event.preventDefault();
+    void save.run();
+  };
+  return (
+    <Dialog title="New memory" close={close}>
+      <form onSubmit={submit}>
+        <Field label="Text">
+          {(id) => (
+            <textarea id={id} rows={5} required dir="auto" value={label} onInput={(event) => setLabel(event.currentTarget.value)} />
+          )}
+        </Field>
+        <Select label="Type" value={type} options={MEMORY_TYPES.map((name) => [name, name])} set={setType} />
+        <Input label="Namespace" value={namespace} placeholder="default" set={setNamespace} />
+        <Input label="Tags" value={tags} hint="With commas between them" set={setTags} />
+        <ErrorBox error={save.error} />
+        <div class="actions">
+          <button type="submit" class="primary" disabled={save.isRunning}>
+            Store
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

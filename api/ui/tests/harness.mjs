@@ -1,0 +1,132 @@
+// A cluster of three nodes, and a browser that fails the test at an error of the page or of its policy.
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+
+/** Milliseconds within which a page shows what it should. */
+export const PATIENCE = 15_000;
+const BINARY = process.env.HEARTH_BINARY;
+const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const OPTIONS = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+
+export class Cluster {
+  static async start() {
+    const folder = mkdtempSync(join(tmpdir(), "hearth-dashboard-"));
+    const options = ["--json", "--http", "--nodes", "3", "--base-port", "0", "--embedder", "hashing"];
+    const environment = { ...process.env, HEARTH_PROFILES: join(folder, "profiles.toml") };
+    const child = spawn(BINARY, ["dev", ...options, "--data", join(folder, "data")], {
+      stdio: ["ignore", "pipe", "inherit"],
+      env: environment,
+    });
+    let text = "";
+    for await (const chunk of child.stdout) {
+      text += chunk;
+      if (text.includes("\n")) break;
+    }
+    const cluster = new Cluster();
+    Object.assign(cluster, { folder, child, environment, info: JSON.parse(text) });
+    return cluster;
+  }
+
+  get key() {
+    return this.info.key;
+  }
+
+  url(node = 0) {
+    return this.info.nodes[node].url;
+  }
+
+  ops(node = 0) {
+    return this.info.nodes[node].ops;
+  }
+
+  async call(method, path, body, key = this.key) {
+    const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+    const request = { method, headers, body: body && JSON.stringify(body) };
+    const response = await fetch(`${this.url()}/api/v1${path}`, request);
+    const value = await response.text();
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${value}`);
+    return value && JSON.parse(value);
+  }
+
+  store(label, other = {}) {
+    return this.call("POST", "/agent/nodes", { label, ...other });
+  }
+
+  /** The number of the node that leads, from 0. */
+  async leader() {
+    const status = await (await fetch(`${this.url()}/api/v1/status`)).json();
+    return this.info.nodes.findIndex((node) => node.id === status.leader);
+  }
+
+  async stop() {
+    const ended = new Promise((resolve) => this.child.once("exit", resolve));
+    this.child.kill("SIGINT");
+    await ended;
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+export class Browser {
+  static async start() {
+    const self = new Browser();
+    self.browser = await chromium.launch({ executablePath: CHROMIUM, args: OPTIONS });
+    return self;
+  }
+
+  /** A page of its own, signed in with a key at a node. */
+  async open(url, key, hash = "/", options = {}) {
+    const context = await this.browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+    const page = await context.newPage();
+    page.setDefaultTimeout(PATIENCE);
+    page.faults = [];
+    page.on("pageerror", (error) => page.faults.push(`error: ${error.message}`));
+    page.on("console", (message) => {
+      const text = message.text();
+      // Responses that are no success are a part of some tests.
+      if (message.type() === "error" && !text.startsWith("Failed to load resource")) page.faults.push(text);
+    });
+    page.on("request", (request) => {
+      if (new URL(request.url()).origin !== new URL(url).origin) page.faults.push(`outside: ${request.url()}`);
+    });
+    await page.goto(`${url}/dashboard${key ? `#key=${key}` : ""}`);
+    if (key) {
+      await page.getByRole("navigation").waitFor();
+      await go(page, hash);
+    }
+    return page;
+  }
+
+  stop() {
+    return this.browser.close();
+  }
+}
+
+/** Leads an open page to an address within the dashboard. */
+export async function go(page, hash) {
+  await page.evaluate((to) => {
+    location.hash = to;
+  }, hash);
+  await page.locator("main h1").first().waitFor();
+}
+
+/** Waits until a condition holds. */
+export async function until(description, condition) {
+  const end = Date.now() + PATIENCE;
+  for (;;) {
+    const value = await condition();
+    if (value) return value;
+    if (Date.now() > end) throw new Error(`not in time: ${description}`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
