@@ -49,6 +49,23 @@ async fn history_of_a_memory_has_no_others() {
 }
 
 #[tokio::test]
+async fn memory_is_returned_with_its_anchor() {
+    let cluster = options().start();
+    let id = cluster.store(&json!({"label": "warm", "initial_heat": 0.5})).await;
+    let path = format!("/agent/nodes/{id}");
+    let memory = cluster.get(&format!("{path}?anchor=true")).await;
+    let expected = json!({"heat": 0.5, "at": memory["created_at"]});
+    assert_eq!(memory["anchor"], expected);
+    // A heat that a request sets is a new anchor; a tag is none.
+    cluster.patch(&path, &json!({"tags": ["a tag"]})).await;
+    assert_eq!(cluster.get(&format!("{path}?anchor=true")).await["anchor"], expected);
+    cluster.patch(&path, &json!({"current_heat": 0.75})).await;
+    let changed = cluster.get(&format!("{path}?anchor=true")).await;
+    assert_eq!(changed["anchor"]["heat"], 0.75);
+    assert!(cluster.get(&path).await.get("anchor").is_none());
+}
+
+#[tokio::test]
 async fn keys_report_access_to_a_namespace() {
     let cluster = options().start();
     let bound = json!({"name": "bound", "role": "reader", "namespaces": ["work"]});

@@ -233,6 +233,14 @@ pub(crate) struct Feedback {
     pub(crate) signal: SignalWord,
 }
 
+/// What of a memory is returned.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct MemoryQuery {
+    /// Adds the anchor: the heat from which it cools, and since when.
+    pub(crate) anchor: Option<bool>,
+}
+
 /// Page, filters and order of a list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]

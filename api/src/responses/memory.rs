@@ -204,6 +204,31 @@ pub(crate) enum MemoryOrDeleted {
     TooLong(TooLong),
 }
 
+/// A memory, with its anchor if the request names it.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AnchoredMemory {
+    #[serde(flatten)]
+    memory: Memory,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    anchor: Option<AnchorView>,
+}
+
+/// The heat from which a memory cools, and since when.
+#[derive(Serialize, ToSchema)]
+struct AnchorView {
+    #[schema(minimum = 0, maximum = 1)]
+    heat: f64,
+    at: Time,
+}
+
+impl AnchoredMemory {
+    pub(crate) fn new(record: &MemoryRecord, has_anchor: bool) -> Self {
+        let heat = rounded(record.anchor.heat.into());
+        let anchor = has_anchor.then_some(AnchorView { heat, at: Time(record.anchor.at) });
+        Self { memory: record.into(), anchor }
+    }
+}
+
 /// A memory with its score.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Scored {

@@ -22,7 +22,7 @@ use crate::requests::values::NonBlank;
 use crate::responses::Time;
 use crate::routes::audit::operator_audit_list;
 use crate::service::Service;
-use crate::service::error::{ApiError, ApiResult};
+use crate::service::error::{ApiError, ApiResult, ErrorKind};
 
 /// A node to add.
 #[derive(Debug, Deserialize)]
@@ -189,11 +189,9 @@ pub(super) async fn record_act(
 ) -> ApiResult<()> {
     service.record_operation(action, target, fields).await.map_err(|error| {
         tracing::error!(?action, reason = error.message, "an operation is not in the audit log");
-        ApiError::new(
-            error.kind,
-            "audit_failed",
-            "done, but not recorded in the audit log: check it",
-        )
+        // A repetition would do it again.
+        let message = "done, but not recorded in the audit log: check it";
+        ApiError::new(ErrorKind::Internal, "audit_failed", message)
     })
 }
 

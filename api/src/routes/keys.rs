@@ -42,7 +42,7 @@ pub(crate) struct ListedKeyView {
     /// Its last use, within some minutes, if it was used.
     #[schema(required)]
     last_used_at: Option<Time>,
-    /// Whether it may use the namespace `access_to`, if the request names one.
+    /// Whether it is valid and may use the namespace `access_to`, if the request names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     may_use: Option<bool>,
 }
@@ -85,9 +85,10 @@ pub(crate) async fn key_list(
         Some(_) => session.rules().await?,
         None => Rules::default(),
     };
+    let now = session.now();
     let may_use = |id: KeyId, key: &ApiKey| {
-        let namespace = query.access_to.as_ref()?;
-        Some(rules.access_of(id, key).allows(namespace.0.trim()))
+        let namespace = query.access_to.as_ref()?.0.trim();
+        Some(key.is_valid_at(now) && rules.access_of(id, key).allows(namespace))
     };
     let keys = page.items.into_iter().map(|(id, key, last_used_at)| ListedKeyView {
         may_use: may_use(id, &key),

@@ -9,10 +9,10 @@ use storage::{ListRequest, TierFilter};
 use crate::current::set_created;
 use crate::prelude::*;
 use crate::requests::memories::{
-    Feedback, FeedbackSignal, ListQuery, MemoryChanges, NewMemory, Supersession,
+    Feedback, FeedbackSignal, ListQuery, MemoryChanges, MemoryQuery, NewMemory, Supersession,
 };
 use crate::requests::times::TimeSpan;
-use crate::responses::memory::{Memory, MemoryOrDeleted};
+use crate::responses::memory::{AnchoredMemory, Memory, MemoryOrDeleted};
 use crate::service::writes::{TouchedMemories, WriteResult};
 
 /// A page of a list.
@@ -65,13 +65,16 @@ pub(crate) async fn memory_create(
 
 /// Get a memory.
 #[utoipa::path(get, path = "/api/v1/agent/nodes/{id}", tag = "memories",
-    params(MemoryPath, ReadHeaders), responses((status = OK, body = Memory), ReadErrors, NotFound))]
+    params(MemoryPath, MemoryQuery, ReadHeaders),
+    responses((status = OK, body = AnchoredMemory), ReadErrors, NotFound))]
 pub(crate) async fn memory_get(
     ReaderRead(session, freshness): ReaderRead,
     MemoryPath(id): MemoryPath,
-) -> ApiResponse<Memory> {
+    ValidQuery(query): ValidQuery<MemoryQuery>,
+) -> ApiResponse<AnchoredMemory> {
     let record = session.memory(id).await?;
-    Ok(Success::ok(freshness, (&record).into()))
+    let body = AnchoredMemory::new(&record, query.anchor.unwrap_or(false));
+    Ok(Success::ok(freshness, body))
 }
 
 /// Update a memory.

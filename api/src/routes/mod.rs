@@ -36,7 +36,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::DefaultBodyLimit;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
@@ -95,15 +97,18 @@ pub fn public(app: &App, options: PublicOptions) -> Result<Router, String> {
     // No external validator is contacted.
     let config = Config::from("/api/v1/openapi.json").validator_url("none");
     let page = Router::from(SwaggerUi::new("/docs").config(config));
+    let page = page.layer(map_response(guard_page));
     // All responses share the bytes.
     let document = Bytes::from(openapi());
     let document = get(async move || ([(CONTENT_TYPE, "application/json")], document));
     let tools = (options.profile, options.tools);
     let mcp = mcp::routes(&options.origins, options.has_local_pages, tools)?;
-    let routes = routes.merge(aliases).merge(page).merge(mcp).merge(dashboard_files::routes());
+    let routes = routes.merge(aliases).merge(page).merge(mcp);
     let routes = routes.route("/api/v1/openapi.json", document);
-    // Health is exempt: a busy node must not be restarted.
+    // Health is exempt: a busy node must not be restarted. So are the files of the dashboard: all
+    // responses share their bytes.
     let routes = routes.layer(from_fn_with_state(app.clone(), counted)).merge(open);
+    let routes = routes.merge(dashboard_files::routes());
     // Outside of what checks the key: a browser asks without one what it may send.
     Ok(finish(routes, app).layer(pages_of(&options.origins)?))
 }
@@ -247,6 +252,18 @@ fn metrics_get(registry: &Registry) -> Response {
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
+}
+
+/// Limits the page of the interface to files and requests of this node, as the dashboard: both may
+/// hold a key.
+async fn guard_page(mut response: Response) -> Response {
+    const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+        connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; \
+        frame-ancestors 'none'";
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }
 
 /// Adds the process id, so that the starter of a process can identify it.

@@ -12,6 +12,7 @@ export interface Series {
 }
 
 const COLOURS = ["--line-1", "--line-2", "--line-3", "--line-4"];
+const colourOf = (number: number) => COLOURS[number % COLOURS.length] ?? "--line-1";
 const HEIGHT = 180;
 
 /** `at` is in seconds since 1970. `summary` says in words what the lines show. */
@@ -35,14 +36,14 @@ export function Chart(props: {
       width: element.clientWidth,
       height: HEIGHT,
       cursor: { y: false },
-      legend: { show: series.length > 1, live: false },
+      legend: { show: false },
       scales: range ? { y: { range } } : {},
       axes: [axis, { ...axis, size: 64, ...(format && { values: (_, ticks) => ticks.map(format) }) }],
       series: [
         {},
         ...series.map((line, number) => ({
           label: line.label,
-          stroke: colour(COLOURS[number % COLOURS.length] ?? "--line-1"),
+          stroke: colour(colourOf(number)),
           width: 2,
           points: { show: false },
           ...(line.isDashed && { dash: [6, 4] }),
@@ -58,5 +59,18 @@ export function Chart(props: {
       chart.destroy();
     };
   }, [at, series, theme]);
-  return <div class="chart" ref={box} role="img" aria-label={summary} />;
+  return (
+    <>
+      <div class="chart" ref={box} role="img" aria-label={summary} />
+      {series.length > 1 && (
+        <ul class="legend">
+          {series.map((line, number) => (
+            <li>
+              <span class={line.isDashed ? "dot dashed" : "dot"} style={{ color: `var(${colourOf(number)})` }} /> {line.label}
+            </li>
+          ))}
+        </ul>
+      )}
+    </>
+  );
 }

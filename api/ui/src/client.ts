@@ -1,33 +1,42 @@
-// Requests to the node that served the page. A request that can be repeated is repeated while the
-// node does not respond or has no leader.
+// Requests to the node that served the page. What can be repeated without doing it twice is repeated
+// while the node does not respond, has no leader, or has no room.
 
-/** An error response, or no response. */
-export class RequestError extends Error {
-  constructor(
-    readonly status: number,
-    readonly code: string,
-    message: string,
-    readonly field: string | null = null,
-  ) {
-    super(message);
-  }
-}
+import { RequestError } from "./errors";
+import { Events } from "./events";
 
 /** `rejected`: the key is no longer valid. */
 export type Connection = "ok" | "no_leader" | "lost" | "rejected";
 
-/** Milliseconds for which a request is repeated. */
+/** Milliseconds for which a request is repeated, and the pauses before. */
 const PATIENCE = 30_000;
 const PAUSE = 500;
-const REQUEST_TIMEOUT = 15_000;
+const PAUSE_MAX = 5_000;
+/** Milliseconds that a node may take: for reads, for writes, and for operations on the cluster. */
+const READ_TIMEOUT = 15_000;
+const WRITE_TIMEOUT = 35_000;
+export const OPERATION_TIMEOUT = 65_000;
 
 type Listener = (connection: Connection) => void;
 type Query = Record<string, string | number | boolean | null | undefined>;
 
-/** A key, and what is known of the connection to the node. */
+interface Call {
+  method: string;
+  path: string;
+  body?: unknown;
+  /** Whether it changes nothing: then it reflects the last write, and is repeated. */
+  isRead?: boolean;
+  /** Whether it takes an idempotency key: then it is done once, however often it is sent. */
+  isOnce?: boolean;
+  timeout?: number;
+  signal?: AbortSignal;
+}
+
+/** A key and the state of the connection. */
 export class Client {
   connection: Connection = "ok";
+  readonly events = new Events(this);
   private listeners = new Set<Listener>();
+  private ended = new AbortController();
   /** Log index of the last write: reads reflect it. */
   private minIndex = 0;
 
@@ -35,6 +44,12 @@ export class Client {
 
   get isOperator(): boolean {
     return this.key.startsWith("op-");
+  }
+
+  /** Ends all requests and the stream. */
+  close(): void {
+    this.listeners.clear();
+    this.ended.abort();
   }
 
   watch(listener: Listener): () => void {
@@ -48,87 +63,116 @@ export class Client {
     for (const listener of this.listeners) listener(connection);
   }
 
-  get<T>(path: string, query: Query = {}): Promise<T> {
-    return this.repeat<T>("GET", withQuery(path, query));
+  get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
+    return this.call<T>({ method: "GET", path: withQuery(path, query), isRead: true, ...(signal && { signal }) });
   }
 
-  post<T>(path: string, body: unknown = {}): Promise<T> {
-    return this.repeat<T>("POST", path, body);
+  /** A POST that only reads. */
+  ask<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
+    return this.call<T>({ method: "POST", path, body, isRead: true, ...(signal && { signal }) });
   }
 
-  patch<T>(path: string, body: unknown): Promise<T> {
-    return this.repeat<T>("PATCH", path, body);
+  /** A write that takes an idempotency key: of one memory, of a batch, or a new trigger. */
+  write<T>(method: "POST" | "PATCH" | "DELETE", path: string, body?: unknown): Promise<T> {
+    return this.call<T>({ method, path, body, isOnce: true });
   }
 
-  put<T>(path: string, body: unknown): Promise<T> {
-    return this.repeat<T>("PUT", path, body);
+  /** Another write. If its response is lost, it may be done. */
+  act<T>(method: string, path: string, body?: unknown, timeout = WRITE_TIMEOUT): Promise<T> {
+    return this.call<T>({ method, path, body, timeout });
   }
 
-  delete<T>(path: string, body?: unknown): Promise<T> {
-    return this.repeat<T>("DELETE", path, body);
-  }
-
-  /** Sends a request that failed without effect again. A write has one idempotency key throughout. */
-  private async repeat<T>(method: string, path: string, body?: unknown): Promise<T> {
-    const headers: Record<string, string> = { Authorization: `Bearer ${this.key}` };
-    if (body !== undefined) headers["Content-Type"] = "application/json";
-    if (method === "GET" && this.minIndex > 0) headers["X-Hearth-Min-Index"] = String(this.minIndex);
-    if (method !== "GET") headers["Idempotency-Key"] = crypto.randomUUID();
-    const request: RequestInit = { method, headers };
-    if (body !== undefined) request.body = JSON.stringify(body);
+  private async call<T>(call: Call): Promise<T> {
+    const headers = this.headers();
+    if (call.body !== undefined) headers["Content-Type"] = "application/json";
+    if (call.isRead && this.minIndex > 0) headers["X-Hearth-Min-Index"] = String(this.minIndex);
+    if (call.isOnce) headers["Idempotency-Key"] = randomId();
     const until = Date.now() + PATIENCE;
     for (;;) {
-      const result = await this.send<T>(path, request).catch((error: unknown) => error);
-      if (!(result instanceof RequestError)) {
-        if (result instanceof Error) throw result;
-        return result as T;
+      try {
+        return await this.send<T>(call, headers);
+      } catch (error) {
+        if (!(error instanceof RequestError) || Date.now() > until) throw error;
+        // A response 503 or 429 means that nothing happened. Without a response, it may have.
+        const isWaiting = error.status === 503 || (error.status === 429 && error.retryAfter !== null);
+        const isUnknown = error.status === 0 || error.status === 504;
+        if (!isWaiting && !(isUnknown && (call.isRead || call.isOnce))) {
+          throw isUnknown ? new RequestError(error.status, error.code, `${error.message} It may be done: look before you repeat it.`) : error;
+        }
+        const pause = Math.min(PAUSE_MAX, error.retryAfter === null ? PAUSE : 1000 * error.retryAfter);
+        await new Promise((resolve) => setTimeout(resolve, pause));
+        if (call.signal?.aborted || this.ended.signal.aborted) throw error;
       }
-      // A lost write without a response may be done: only a refusal is certain.
-      const canRepeat = result.status === 503 || (result.status === 0 && method === "GET");
-      if (!canRepeat || Date.now() > until) throw result;
-      await new Promise((resolve) => setTimeout(resolve, PAUSE));
     }
   }
 
-  private async send<T>(path: string, request: RequestInit): Promise<T> {
+  /** Why the node should get no requests; nothing if it should. */
+  async unready(signal: AbortSignal): Promise<string[]> {
+    const response = await fetch("/readyz", { signal, credentials: "omit" });
+    const lines = response.ok ? [] : (await response.text()).split("\n");
+    return lines.flatMap((line) => (line.startsWith("[-] ") ? [line.slice(4)] : []));
+  }
+
+  private headers(): Record<string, string> {
+    return { Authorization: `Bearer ${this.key}` };
+  }
+
+  private async send<T>(call: Call, headers: Record<string, string>): Promise<T> {
+    const wanted = AbortSignal.any([this.ended.signal, ...(call.signal ? [call.signal] : [])]);
+    const timeout = AbortSignal.timeout(call.timeout ?? (call.isRead ? READ_TIMEOUT : WRITE_TIMEOUT));
+    const request: RequestInit = { method: call.method, headers, credentials: "omit", signal: AbortSignal.any([wanted, timeout]) };
+    if (call.body !== undefined) request.body = JSON.stringify(call.body);
     let response: Response;
+    let text: string;
     try {
-      const signal = AbortSignal.timeout(REQUEST_TIMEOUT);
-      response = await fetch(path, { ...request, signal, credentials: "omit" });
-    } catch {
+      response = await fetch(call.path, request);
+      text = await response.text();
+    } catch (error) {
+      if (wanted.aborted) throw error;
       this.set("lost");
       throw new RequestError(0, "no_response", "The node does not respond.");
     }
-    const text = await response.text();
-    const value: unknown = text === "" ? null : json(text);
+    const value = json(text);
     if (response.ok) {
       this.set("ok");
-      if (request.method !== "GET") {
+      if (!call.isRead) {
         this.minIndex = Math.max(this.minIndex, Number(response.headers.get("X-Hearth-Index") ?? 0));
       }
       return value as T;
     }
-    const error = (value ?? {}) as { error?: string; message?: string; field?: string | null };
-    const isWithoutLeader = response.status === 503 && error.error === "no_leader";
-    this.set(response.status === 401 ? "rejected" : isWithoutLeader ? "no_leader" : "ok");
-    const message = error.message ?? `HTTP status ${response.status}`;
-    throw new RequestError(response.status, error.error ?? "unknown", message, error.field ?? null);
+    const error = errorOf(response, value);
+    this.set(error.status === 401 ? "rejected" : error.code === "no_leader" ? "no_leader" : "ok");
+    throw error;
   }
 
-  /** Opens a stream of events. Its reader ends it through `signal`. */
+  /** Opens the stream of events. Its reader ends it through `signal`. */
   async stream(path: string, lastId: string | null, signal: AbortSignal): Promise<ReadableStream<Uint8Array>> {
-    const headers: Record<string, string> = { Authorization: `Bearer ${this.key}` };
-    if (lastId) headers["Last-Event-ID"] = lastId;
-    const response = await fetch(path, { headers, signal, credentials: "omit" });
-    if (!response.ok || !response.body) {
-      const error = json(await response.text()) as { error?: string; message?: string } | null;
-      throw new RequestError(response.status, error?.error ?? "unknown", error?.message ?? "no stream");
-    }
-    return response.body;
+    const headers = { ...this.headers(), ...(lastId && { "Last-Event-ID": lastId }) };
+    const response = await fetch(path, { headers, signal: AbortSignal.any([signal, this.ended.signal]), credentials: "omit" });
+    if (response.ok && response.body) return response.body;
+    if (response.status === 401) this.set("rejected");
+    throw errorOf(response, json(await response.text()));
   }
 }
 
-export function withQuery(path: string, query: Query): string {
+function errorOf(response: Response, value: unknown): RequestError {
+  const error = (value ?? {}) as { error?: string; message?: string; field?: string | null };
+  const after = response.headers.get("Retry-After");
+  return new RequestError(
+    response.status,
+    error.error ?? "unknown",
+    error.message ?? `HTTP status ${response.status}`,
+    error.field ?? null,
+    after === null ? null : Number(after),
+  );
+}
+
+/** 128 random bits. `crypto.randomUUID` exists on secure pages only, and operators use plain HTTP. */
+function randomId(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function withQuery(path: string, query: Query): string {
   const parts = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined && value !== null && value !== "") parts.set(name, String(value));
@@ -139,7 +183,7 @@ export function withQuery(path: string, query: Query): string {
 
 function json(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return text === "" ? null : JSON.parse(text);
   } catch {
     return null;
   }

@@ -1,9 +1,9 @@
 // The parts that all pages are made of.
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
-import { RequestError } from "./client";
+import { RequestError } from "./errors";
 import { BANDS, type Band, band, beginning } from "./format";
-import type { Loaded } from "./hooks";
+import { type Loaded, type Pages, useAction } from "./hooks";
 import type { Memory } from "./types";
 
 interface Children {
@@ -51,17 +51,29 @@ export function ErrorBox({ error }: { error: Error | null }) {
 
 /** Shows what was loaded; before, that it loads, and afterwards, that the newest could not be loaded. */
 export function Show<T>({ loaded, children }: { loaded: Loaded<T>; children: (data: T) => ComponentChildren }) {
+  const { data, error, isStale } = loaded;
+  if (data === null && !error) {
+    return (
+      <p class="dim" role="status">
+        Loading …
+      </p>
+    );
+  }
   return (
     <>
-      <ErrorBox error={loaded.error} />
-      {loaded.data === null
-        ? !loaded.error && (
-            <p class="dim" role="status">
-              Loading …
-            </p>
-          )
-        : children(loaded.data)}
+      <ErrorBox error={error} />
+      {data !== null && (isStale ? <div class="stale">{children(data)}</div> : children(data))}
     </>
+  );
+}
+
+/** The button that loads the next page of a list. */
+export function More({ pages }: { pages: Pages<unknown> }) {
+  if (!pages.more) return null;
+  return (
+    <button type="button" onClick={pages.more}>
+      More
+    </button>
   );
 }
 
@@ -93,11 +105,17 @@ export function Marks({ memory }: { memory: Memory }) {
   );
 }
 
+const MEMORY_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** A link to a memory. Activities of agents may name anything: what is no id of a memory is a text. */
 export function MemoryLink({ id, label }: { id: string; label: string | null | undefined }) {
-  return (
+  const text = label ? beginning(label) : beginning(id);
+  return MEMORY_ID.test(id) ? (
     <a class="label" href={`#/memories/${id}`} dir="auto">
-      {label ? beginning(label) : id}
+      {text}
     </a>
+  ) : (
+    <span dir="auto">{text}</span>
   );
 }
 
@@ -142,6 +160,8 @@ interface InputProps {
   autocomplete?: "off";
   minLength?: number;
   maxLength?: number;
+  pattern?: string;
+  title?: string;
 }
 
 export function Input({ label, hint, set, type = "text", ...input }: InputProps) {
@@ -151,6 +171,15 @@ export function Input({ label, hint, set, type = "text", ...input }: InputProps)
         // Its types have one shape for each kind of input: these kinds have the same.
         <input id={id} type={type as "text"} {...input} onInput={(event) => set(event.currentTarget.value)} />
       )}
+    </Field>
+  );
+}
+
+export function TextArea(props: { label: string; rows: number; value: string; required?: boolean; set: (value: string) => void }) {
+  const { label, set, ...area } = props;
+  return (
+    <Field label={label}>
+      {(id) => <textarea id={id} {...area} dir="auto" onInput={(event) => set(event.currentTarget.value)} />}
     </Field>
   );
 }
@@ -174,20 +203,37 @@ export function Select<T extends string>(props: {
   );
 }
 
-/** A modal dialog; the browser keeps the focus in it, and closes it by Escape. */
-export function Dialog({ title, close, children }: Children & { title: string; close: () => void }) {
+interface DialogProps extends Children {
+  title: string;
+  close: () => void;
+  /** Whether only its own buttons close it. */
+  isGuarded?: boolean;
+}
+
+/** A modal dialog: the browser keeps the focus in it, and Escape closes it. The focus then returns. */
+export function Dialog({ title, close, isGuarded, children }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
+    const opener = document.activeElement;
     dialog.current?.showModal();
+    return () => {
+      if (opener instanceof HTMLElement && opener.isConnected) opener.focus();
+    };
   }, []);
+  // Chromium closes a dialog at a second Escape, whatever the event says.
+  const guard = (event: KeyboardEvent) => {
+    if (isGuarded && event.key === "Escape") event.preventDefault();
+  };
   return (
-    <dialog ref={dialog} aria-labelledby={id} onClose={close}>
+    <dialog ref={dialog} aria-labelledby={id} onClose={close} onKeyDown={guard}>
       <header>
         <h2 id={id}>{title}</h2>
-        <button type="button" class="quiet" aria-label="Close" onClick={close}>
-          ✕
-        </button>
+        {!isGuarded && (
+          <button type="button" class="quiet" aria-label="Close" onClick={close}>
+            ✕
+          </button>
+        )}
       </header>
       {children}
     </dialog>
@@ -203,15 +249,16 @@ export function Confirm(props: {
   title?: string;
   /** Of a change that can be undone. */
   isMild?: boolean;
+  /** A name that the person must write. */
+  confirmation?: string;
 }) {
+  const [text, setText] = useState("");
   const kind = props.isMild ? "" : "danger";
   const [isOpen, setOpen] = useState(false);
-  const [error, setError] = useState<Error | null>(null);
-  const confirm = () =>
-    props.run().then(
-      () => setOpen(false),
-      (failure: Error) => setError(failure),
-    );
+  const confirm = useAction(async () => {
+    await props.run();
+    setOpen(false);
+  });
   return (
     <>
       <button type="button" class={kind} disabled={props.disabled} title={props.title} onClick={() => setOpen(true)}>
@@ -220,12 +267,20 @@ export function Confirm(props: {
       {isOpen && (
         <Dialog title={props.label} close={() => setOpen(false)}>
           <p>{props.question}</p>
-          <ErrorBox error={error} />
+          {props.confirmation && (
+            <Input label={`Write ${props.confirmation} to confirm`} value={text} set={setText} />
+          )}
+          <ErrorBox error={confirm.error} />
           <div class="actions">
             <button type="button" onClick={() => setOpen(false)}>
               Cancel
             </button>
-            <button type="button" class={kind || "primary"} onClick={confirm}>
+            <button
+              type="button"
+              class={kind || "primary"}
+              disabled={confirm.isRunning || (props.confirmation !== undefined && text !== props.confirmation)}
+              onClick={() => confirm.run()}
+            >
               {props.label}
             </button>
           </div>
@@ -237,14 +292,14 @@ export function Confirm(props: {
 
 /** Bars beside each other, with the numbers as text. */
 export function Bars({ values }: { values: readonly (readonly [string, number, string?])[] }) {
-  const most = Math.max(1, ...values.map(([, value]) => value));
+  const largest = Math.max(1, ...values.map(([, value]) => value));
   return (
     <dl class="bars">
       {values.map(([name, value, kind]) => (
         <div>
           <dt>{name}</dt>
           <dd>
-            <span class={`bar ${kind ?? ""}`} style={{ width: `${(70 * value) / most}%` }} />
+            <span class={`bar ${kind ?? ""}`} style={{ width: `${(70 * value) / largest}%` }} />
             {value.toLocaleString("en")}
           </dd>
         </div>
@@ -259,6 +314,22 @@ export function Fact({ name, children }: Children & { name: string }) {
       <dt>{name}</dt>
       <dd>{children}</dd>
     </div>
+  );
+}
+
+/** The text of a new key, which no other response contains. */
+export function ShownKey({ title, text, close }: { title: string; text: string; close: () => void }) {
+  return (
+    <Dialog title={title} close={close} isGuarded>
+      <p>This is the only time that the key is shown. Copy it now.</p>
+      <Field label="Key">{(id) => <input id={id} readOnly value={text} onFocus={(event) => event.currentTarget.select()} />}</Field>
+      <div class="actions">
+        <Copy text={text} label="Copy" />
+        <button type="button" class="primary" onClick={close}>
+          Done
+        </button>
+      </div>
+    </Dialog>
   );
 }
 

@@ -53,3 +53,39 @@ export function beginning(text: string, characters = 160): string {
   const line = text.replace(/\s+/g, " ").trim();
   return line.length > characters ? `${Array.from(line).slice(0, characters).join("")}…` : line;
 }
+
+/** What happened, by the names that the stream and the list of activities have for it. */
+const EVENTS: Record<string, string> = {
+  created: "stored",
+  "memory.add": "stored",
+  updated: "changed",
+  "memory.patch": "changed",
+  "memory.pin": "pin changed",
+  feedback: "rated",
+  "memory.feedback": "rated",
+  warmed: "became warm",
+  "memory.warm": "became warm",
+  cooled: "became cold",
+  "memory.cool": "became cold",
+  archived: "archived",
+  "memory.archive": "archived",
+  restored: "restored",
+  "memory.restore": "restored",
+  related: "edge created",
+  "edge.add": "edge created",
+  unrelated: "edge deleted",
+  "edge.delete": "edge deleted",
+  deleted: "deleted",
+  "memory.delete": "deleted",
+  fired: "trigger fired",
+  "trigger.fire": "trigger fired",
+  delivered: "webhook delivered",
+  "webhook.deliver": "webhook delivered",
+  delivery_failed: "webhook failed",
+  "webhook.fail": "webhook failed",
+  firings_skipped: "firings skipped",
+  "trigger.skip": "firings skipped",
+};
+
+/** The words for an event; an activity of an agent has its own. */
+export const eventWords = (name: string): string => EVENTS[name] ?? name;

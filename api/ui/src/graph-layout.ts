@@ -10,7 +10,7 @@ import {
   type SimulationNodeDatum,
 } from "d3-force";
 import { band } from "./format";
-import type { Memory } from "./types";
+import { type Memory, MEMORY_TYPES } from "./types";
 
 export interface Point extends SimulationNodeDatum {
   memory: Memory;
@@ -37,7 +37,7 @@ export class Layout {
   scale = 1;
   x = 0;
   y = 0;
-  private held: Point | null = null;
+  private dragged: Point | null = null;
   private moved: { x: number; y: number } | null = null;
   private frame = 0;
   private readonly simulation: Simulation<Point, Edge>;
@@ -83,7 +83,7 @@ export class Layout {
   }
 
   get isDragging(): boolean {
-    return this.held !== null || this.moved !== null;
+    return this.dragged !== null || this.moved !== null;
   }
 
   /** The point under the pointer. */
@@ -95,17 +95,17 @@ export class Layout {
 
   press(event: PointerEvent): Point | null {
     this.canvas.setPointerCapture(event.pointerId);
-    this.held = this.at(event);
-    this.moved = this.held ? null : { x: event.clientX, y: event.clientY };
-    return this.held;
+    this.dragged = this.at(event);
+    this.moved = this.dragged ? null : { x: event.clientX, y: event.clientY };
+    return this.dragged;
   }
 
-  /** Moves the held point, or the whole. */
+  /** Moves the dragged point, or the whole. */
   drag(event: PointerEvent) {
-    if (this.held) {
+    if (this.dragged) {
       const { x, y } = this.position(event);
-      this.held.fx = x;
-      this.held.fy = y;
+      this.dragged.fx = x;
+      this.dragged.fy = y;
       this.simulation.alphaTarget(0.2).restart();
     } else if (this.moved) {
       this.x += event.clientX - this.moved.x;
@@ -117,12 +117,12 @@ export class Layout {
 
   release(event: PointerEvent) {
     this.canvas.releasePointerCapture(event.pointerId);
-    this.held = null;
+    this.dragged = null;
     this.moved = null;
     this.simulation.alphaTarget(0);
   }
 
-  /** Lets a point go that was held in its place. */
+  /** Frees a point that stays where it was dragged. */
   free(event: MouseEvent) {
     const point = this.at(event);
     if (!point) return;
@@ -133,7 +133,11 @@ export class Layout {
 
   zoom(event: WheelEvent) {
     event.preventDefault();
-    this.scale = Math.min(8, Math.max(0.1, this.scale * 2 ** (-event.deltaY / 400)));
+    this.zoomBy(2 ** (-event.deltaY / 400));
+  }
+
+  zoomBy(factor: number) {
+    this.scale = Math.min(8, Math.max(0.1, this.scale * factor));
     this.redraw();
   }
 
@@ -198,11 +202,15 @@ export function draw(view: Layout, colour: (memory: Memory) => string, chosen: s
   }
 }
 
+/** What of a memory its colour stands for. */
+export const nameOf = (memory: Memory, by: "type" | "namespace"): string => (by === "type" ? memory.memory_type : memory.namespace);
+
 /** A colour, or the variable of one. */
 export function colourOf(memory: Memory, by: "heat" | "type" | "namespace"): string {
   if (by === "heat") return `--${band(memory.heat)}`;
-  const text = by === "type" ? memory.memory_type : memory.namespace;
+  if (by === "type") return `--type-${MEMORY_TYPES.indexOf(memory.memory_type) + 1}`;
   let hash = 0;
-  for (const character of text) hash = (hash * 31 + (character.codePointAt(0) ?? 0)) % 360;
-  return `hsl(${hash} 60% 50%)`;
+  // The golden angle: names that differ a little have colours that differ.
+  for (const character of memory.namespace) hash = (hash * 31 + (character.codePointAt(0) ?? 0)) >>> 0;
+  return `hsl(${Math.round(hash * 137.508) % 360} 60% 50%)`;
 }

@@ -1,5 +1,5 @@
 // The heat of a memory at other times, by the formula of docs/heat.md.
-import type { Memory, Settings } from "./types";
+import type { AnchoredMemory, Memory, Settings } from "./types";
 
 /** Seconds after which its heat is half; null if it does not cool. */
 export function halfLife(memory: Memory, settings: Settings): number | null {
@@ -14,19 +14,13 @@ export function floorOf(memory: Memory, settings: Settings): number {
   return Math.max(memory.min_heat, settings.decay_profiles?.[memory.memory_type]?.floor ?? 0);
 }
 
-/** The heat `seconds` after the present. */
-export function heatAfter(memory: Memory, settings: Settings, seconds: number): number {
+/** Its heat at a time after its anchor, in milliseconds since 1970. */
+export function heatAt(memory: AnchoredMemory, settings: Settings, at: number): number {
+  const { anchor } = memory;
   const half = halfLife(memory, settings);
-  if (half === null) return memory.heat;
-  const floor = Math.min(floorOf(memory, settings), memory.heat);
-  return Math.max(floor, memory.heat * 2 ** (-seconds / half));
+  if (half === null) return anchor.heat;
+  const floor = Math.min(floorOf(memory, settings), anchor.heat);
+  const age = (at - Date.parse(anchor.at)) / 1000;
+  return Math.max(floor, anchor.heat * 2 ** (-age / half));
 }
 
-/** The heat `seconds` before the present, if nothing warmed the memory since. At its floor, the past is unknown. */
-export function heatBefore(memory: Memory, settings: Settings, seconds: number): number | null {
-  const half = halfLife(memory, settings);
-  if (half === null) return memory.heat;
-  if (memory.heat <= floorOf(memory, settings)) return null;
-  const heat = memory.heat * 2 ** (seconds / half);
-  return heat > 1 ? null : heat;
-}

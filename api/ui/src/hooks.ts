@@ -1,4 +1,4 @@
-// What a page loads, and where it is.
+// What a page loads and when, and where it is.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import type { Connection } from "./client";
 import { useClient } from "./session";
@@ -7,37 +7,140 @@ import { THEME_CHANGE } from "./theme";
 export interface Loaded<T> {
   data: T | null;
   error: Error | null;
-  isLoading: boolean;
+  /** Whether `data` is of an earlier key, while the present one loads. */
+  isStale: boolean;
   reload: () => void;
 }
 
-/** Loads once, again when `key` changes, and each `every` milliseconds while the page is visible. */
-export function useLoad<T>(load: () => Promise<T>, key: unknown = null, every = 0): Loaded<T> {
-  const [state, setState] = useState<{ data: T | null; error: Error | null; isLoading: boolean }>({
-    data: null,
-    error: null,
-    isLoading: true,
-  });
-  const current = useRef(0);
+interface Options {
+  /** Milliseconds between two loads while the page is visible. */
+  every?: number;
+  /** Shows the data of the last key until that of the next one is there. */
+  keep?: boolean;
+}
+
+/** Loads once, and again when `key` changes. What is no longer wanted is aborted. */
+export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, key: unknown = null, options: Options = {}): Loaded<T> {
+  const { every, keep } = options;
+  const name = JSON.stringify(key);
+  const [state, setState] = useState<{ data: T | null; error: Error | null; name: string }>({ data: null, error: null, name });
+  const latest = useRef(load);
+  latest.current = load;
+  const pending = useRef<AbortController | null>(null);
   const run = useCallback(() => {
-    const number = ++current.current;
-    setState((before) => ({ ...before, isLoading: true }));
-    load().then(
-      (data) => number === current.current && setState({ data, error: null, isLoading: false }),
-      (error: Error) => number === current.current && setState((before) => ({ ...before, error, isLoading: false })),
-    );
-  }, [JSON.stringify(key)]);
+    pending.current?.abort();
+    const mine = (pending.current = new AbortController());
+    const isWanted = () => pending.current === mine && !mine.signal.aborted;
+    latest.current(mine.signal).then(
+      (data) => isWanted() && setState({ data, error: null, name }),
+      // After an error, what was loaded for the same key stays.
+      (error: Error) => isWanted() && setState((before) => ({ data: before.name === name || keep ? before.data : null, error, name })),
+    ).finally(() => {
+      if (pending.current === mine) pending.current = null;
+    });
+  }, [name]);
   useEffect(() => {
     run();
-    if (every === 0) return () => void current.current++;
-    const timer = setInterval(() => !document.hidden && run(), every);
+    // A load that takes longer than the interval is not started twice.
+    const timer = every && setInterval(() => !document.hidden && !pending.current && run(), every);
     return () => {
-      clearInterval(timer);
-      current.current++;
+      if (timer) clearInterval(timer);
+      pending.current?.abort();
     };
-  }, [run]);
-  return { ...state, reload: run };
+  }, [run, every]);
+  const isStale = state.name !== name;
+  const data = isStale && !keep ? null : state.data;
+  return { data, error: isStale ? null : state.error, isStale, reload: run };
 }
+
+export interface Pages<T> extends Loaded<T[]> {
+  /** Loads the next page; null after the last. */
+  more: (() => void) | null;
+  /** Whether only the first page is loaded. */
+  isFirst: boolean;
+}
+
+interface CursorPage<T> {
+  items: T[];
+  next: string | null | undefined;
+}
+
+/** The pages of a list, one after the other. A reload begins with the first one. */
+export function usePages<T>(load: (cursor: string | null, signal?: AbortSignal) => Promise<CursorPage<T>>, key: unknown = null): Pages<T> {
+  const first = useLoad((signal) => load(null, signal), key);
+  const [further, setFurther] = useState<{ of: CursorPage<T> | null; pages: CursorPage<T>[]; error: Error | null }>({ of: null, pages: [], error: null });
+  // Pages after another first page are not of this list.
+  const pages = further.of === first.data ? further.pages : [];
+  const last = pages.at(-1) ?? first.data;
+  const next = last?.next ?? null;
+  const more = async () => {
+    try {
+      const page = await load(next);
+      setFurther({ of: first.data, pages: [...pages, page], error: null });
+    } catch (error) {
+      setFurther({ of: first.data, pages, error: error as Error });
+    }
+  };
+  return {
+    data: first.data && [...first.data.items, ...pages.flatMap((page) => page.items)],
+    error: first.error ?? further.error,
+    isStale: first.isStale,
+    reload: first.reload,
+    more: next === null ? null : () => void more(),
+    isFirst: pages.length === 0,
+  };
+}
+
+/** An action with its progress and its error. It does not run twice at a time. */
+export function useAction<A extends unknown[]>(action: (...given: A) => Promise<void>) {
+  const [error, setError] = useState<Error | null>(null);
+  const [isRunning, setRunning] = useState(false);
+  const running = useRef(false);
+  const run = async (...given: A) => {
+    if (running.current) return;
+    running.current = true;
+    setError(null);
+    setRunning(true);
+    try {
+      await action(...given);
+    } catch (failure) {
+      setError(failure as Error);
+    } finally {
+      running.current = false;
+      setRunning(false);
+    }
+  };
+  return { run, error, isRunning };
+}
+
+/** Calls `changed` soon after an event, at most once in `pause` milliseconds, and each minute: memories cool. */
+export function useChanges(changed: () => void, pause: number): void {
+  const { events } = useClient();
+  const latest = useRef(changed);
+  latest.current = changed;
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | null = null;
+    let last = 0;
+    const run = () => {
+      timer = null;
+      last = Date.now();
+      if (!document.hidden) latest.current();
+    };
+    const receive = () => {
+      timer ??= setTimeout(run, Math.max(SOON, last + pause - Date.now()));
+    };
+    const end = events.read({ receive });
+    const minute = setInterval(run, 60_000);
+    return () => {
+      end();
+      clearInterval(minute);
+      if (timer) clearTimeout(timer);
+    };
+  }, [events, pause]);
+}
+
+/** Milliseconds after the first event: further ones of the same request follow. */
+const SOON = 300;
 
 /** A value, once it has not changed for a moment: a person is typing. */
 export function useSettled<T>(value: T): T {
@@ -49,26 +152,13 @@ export function useSettled<T>(value: T): T {
   return settled;
 }
 
-/** An action with its progress and its error. */
-export function useAction<A extends unknown[]>(action: (...given: A) => Promise<void>) {
-  const [error, setError] = useState<Error | null>(null);
-  const [isRunning, setRunning] = useState(false);
-  const run = async (...given: A) => {
-    setError(null);
-    setRunning(true);
-    try {
-      await action(...given);
-    } catch (failure) {
-      setError(failure as Error);
-    } finally {
-      setRunning(false);
-    }
-  };
-  return { run, error, isRunning, clear: () => setError(null) };
+export interface Route {
+  path: string[];
+  query: URLSearchParams;
 }
 
 /** The path after `#/`, and its query. */
-export function useRoute(): { path: string[]; query: URLSearchParams } {
+export function useRoute(): Route {
   const [hash, setHash] = useState(location.hash);
   useEffect(() => {
     const changed = () => setHash(location.hash);
@@ -76,7 +166,16 @@ export function useRoute(): { path: string[]; query: URLSearchParams } {
     return () => removeEventListener("hashchange", changed);
   }, []);
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?");
-  return { path: path.split("/").map(decodeURIComponent), query: new URLSearchParams(query) };
+  return { path: path.split("/").map(decoded), query: new URLSearchParams(query) };
+}
+
+/** Anyone may write the address: a part that is no encoding stands for itself. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 export function useConnection(): Connection {

@@ -1,8 +1,10 @@
 // The dashboard of a node: sign-in, navigation and the page of the address.
-import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { Component, type ComponentChildren, render } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
 import "./styles.css";
-import { Client, RequestError } from "./client";
+import { Client } from "./client";
+import { RequestError } from "./errors";
+import { ErrorBox, Page } from "./components";
 import { useConnection, useRoute } from "./hooks";
 import { SignIn } from "./pages/signin";
 import { type PageEntry, pagesOf } from "./pages";
@@ -12,35 +14,49 @@ import type { Identity, Role } from "./types";
 
 async function open(key: string, logOut: () => void): Promise<Session> {
   const client = new Client(key);
-  if (client.isOperator) {
-    await client.get("/cluster/clock").catch((error: unknown) => {
-      throw explained(error, "no_such_path", "This is an operator key. It works at the operator's listener of a node, by default port 4281.");
+  try {
+    if (client.isOperator) {
+      await client.get("/cluster/clock").catch((error: unknown) => {
+        throw explained(error, "This is an operator key. It works at the operator's listener of a node, by default port 4281.");
+      });
+      return { client, role: "operator", identity: null, logOut };
+    }
+    const identity = await client.get<Identity>("/api/v1/auth/verify").catch((error: unknown) => {
+      throw explained(error, "This is the operator's listener, which needs an operator key (op-hearth-…).");
     });
-    return { client, role: "operator", identity: null, logOut };
+    return { client, role: identity.role as Role, identity, logOut };
+  } catch (error) {
+    client.close();
+    throw error;
   }
-  const identity = await client.get<Identity>("/api/v1/auth/verify").catch((error: unknown) => {
-    throw explained(error, "no_such_path", "This is the operator's listener, which needs an operator key (op-hearth-…).");
-  });
-  return { client, role: identity.role as Role, identity, logOut };
 }
 
-function explained(error: unknown, code: string, text: string): unknown {
-  return error instanceof RequestError && error.code === code ? new RequestError(404, code, text) : error;
+function explained(error: unknown, text: string): unknown {
+  return error instanceof RequestError && error.code === "no_such_path" ? new Error(text) : error;
 }
 
 function App() {
   const [session, setSession] = useState<Session | null>(null);
   const [error, setError] = useState<Error | null>(null);
   const [isOpening, setOpening] = useState(true);
-  const logOut = () => {
-    store(null);
+  /** The client of the session, or of the one that is opened. */
+  const current = useRef<Client | null>(null);
+  const end = () => {
+    current.current?.close();
+    current.current = null;
     setSession(null);
   };
+  const logOut = () => {
+    store(null);
+    end();
+  };
   const signIn = async (key: string, keep: boolean) => {
+    end();
     setOpening(true);
     setError(null);
     try {
       const opened = await open(key.trim(), logOut);
+      current.current = opened.client;
       store(keep ? key.trim() : null);
       opened.client.watch((connection) => {
         if (connection !== "rejected") return;
@@ -70,7 +86,7 @@ function App() {
   if (!session) return <SignIn signIn={signIn} error={error} isOpening={isOpening} />;
   return (
     <SessionContext.Provider value={session}>
-      <Shell />
+      <Shell key={session.client.key} />
     </SessionContext.Provider>
   );
 }
@@ -79,11 +95,15 @@ function Shell() {
   const session = useSession();
   const { path } = useRoute();
   const pages = pagesOf(session);
-  const page = pages.find((entry) => entry.path === path[0]) ?? pages[0];
+  const [name = ""] = path;
+  const page = name === "" ? pages[0] : pages.find((entry) => entry.path === name);
+  const address = path.join("/");
+  const isFirst = useRef(true);
   useEffect(() => {
-    document.querySelector("main h1")?.scrollIntoView({ block: "nearest" });
-  }, [page?.path]);
-  if (!page) return null;
+    // Screen readers announce the page that a link leads to.
+    if (!isFirst.current) document.querySelector<HTMLElement>("main h1")?.focus();
+    isFirst.current = false;
+  }, [address]);
   return (
     <div class="shell">
       <a class="skip" href="#main" onClick={focusMain}>
@@ -92,10 +112,33 @@ function Shell() {
       <Navigation pages={pages} current={page} />
       <main id="main" tabIndex={-1}>
         <Banner />
-        <page.Component key={path.join("/")} path={path.slice(1)} />
+        <Guard key={address}>{page ? <page.Component path={path.slice(1)} /> : <NoPage />}</Guard>
       </main>
     </div>
   );
+}
+
+function NoPage() {
+  return (
+    <Page title="No such page">
+      <p>
+        This address leads nowhere, or to a page that this key may not use. <a href="#/">Overview</a>
+      </p>
+    </Page>
+  );
+}
+
+/** Keeps a fault of one page from the others. */
+class Guard extends Component<{ children: ComponentChildren }, { error: Error | null }> {
+  override state = { error: null };
+
+  static override getDerivedStateFromError(error: Error) {
+    return { error };
+  }
+
+  override render() {
+    return this.state.error ? <ErrorBox error={this.state.error} /> : this.props.children;
+  }
 }
 
 function focusMain(event: Event) {
@@ -103,7 +146,7 @@ function focusMain(event: Event) {
   document.getElementById("main")?.focus();
 }
 
-function Navigation({ pages, current }: { pages: PageEntry[]; current: PageEntry }) {
+function Navigation({ pages, current }: { pages: PageEntry[]; current: PageEntry | undefined }) {
   const { identity, role, logOut } = useSession();
   return (
     <nav aria-label="Pages">

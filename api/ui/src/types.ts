@@ -1,10 +1,12 @@
 // The types of requests and responses. Those of agents and administrators come from the OpenAPI
 // document; those of operators are those of api/src/routes/cluster.rs and tenants.rs.
-import type { components, operations } from "./schema";
+import type { components } from "./schema";
 
 type Schemas = components["schemas"];
 
 export type Memory = Schemas["Memory"];
+/** Of a request with `anchor`. */
+export type AnchoredMemory = Memory & { anchor: Schemas["AnchorView"] };
 export type MemoryType = Memory["memory_type"];
 export type MemoryPage = Schemas["MemoryPage"];
 export type SearchResult = Schemas["SearchResult"];
@@ -33,6 +35,7 @@ export type NewTrigger = Schemas["NewTrigger"];
 export type Evaluation = Schemas["Evaluation"];
 export type History = Schemas["History"];
 export type Deliveries = Schemas["DeliveryPage"];
+export type Replayed = Schemas["Replayed"];
 export type Key = Schemas["ListedKeyView"];
 export type KeyList = Schemas["KeyList"];
 export type NewKey = Schemas["NewKey"];
@@ -43,9 +46,17 @@ export type AuditLog = Schemas["AuditLogPage"];
 export type Updated = Schemas["Updated"];
 export type BulkDeleted = Schemas["BulkDeleted"];
 export type Restored = Schemas["Restored"];
-export type MemoryQuery = NonNullable<operations["memory_list"]["parameters"]["query"]>;
 
 export const MEMORY_TYPES = ["episodic", "semantic", "preference", "procedural", "fact", "moment"] as const satisfies readonly MemoryType[];
+export type TriggerEvent = NewTrigger["event"];
+export const TRIGGER_EVENTS = [
+  ["on_store", "a memory is stored"],
+  ["on_recall", "a search returns a memory"],
+  ["on_decay", "a memory cools below a heat"],
+  ["on_threshold", "a memory crosses a heat"],
+  ["on_boost", "a request warms a memory"],
+  ["on_relate", "an edge is created"],
+] as const satisfies readonly (readonly [TriggerEvent, string])[];
 export const DECAY_CLASSES = ["volatile", "normal", "persistent", "permanent"] as const;
 
 export interface Member {

@@ -17,6 +17,8 @@ const OPTIONS = [
   "--disable-background-networking",
   "--disable-component-update",
   "--disable-sync",
+  // A name of this machine whose pages are not secure ones, unlike those of loopback.
+  "--host-resolver-rules=MAP node 127.0.0.1",
 ];
 
 export class Cluster {
@@ -69,7 +71,21 @@ export class Cluster {
     return this.info.nodes.findIndex((node) => node.id === status.leader);
   }
 
+  /** Ends the process of a node at once. */
+  kill(node) {
+    process.kill(this.info.nodes[node].pid, "SIGKILL");
+  }
+
+  /** Starts a node again that was killed. */
+  restart(node) {
+    const config = join(this.info.nodes[node].data, "hearth.toml");
+    const options = { stdio: ["pipe", "ignore", "ignore"], env: this.environment };
+    // It ends with this process, which has the other end of its standard input.
+    this.restarted = spawn(BINARY, ["serve", "--while-stdin-open", "--config", config], options);
+  }
+
   async stop() {
+    this.restarted?.kill("SIGKILL");
     const ended = new Promise((resolve) => this.child.once("exit", resolve));
     this.child.kill("SIGINT");
     await ended;
@@ -112,13 +128,27 @@ export class Browser {
   }
 }
 
-/** Leads an open page to an address within the dashboard. */
+/** Leads an open page to an address within the dashboard, whose title the page then has. */
 export async function go(page, hash) {
   await page.evaluate((to) => {
     location.hash = to;
   }, hash);
-  await page.locator("main h1").first().waitFor();
+  const [name, id] = hash.replace(/^\//, "").split(/[/?]/);
+  const title = id && name === "memories" ? "Memory" : TITLES[name];
+  if (title) await page.locator("main h1", { hasText: new RegExp(`^${title}$`) }).waitFor();
 }
+
+const TITLES = {
+  overview: "Overview",
+  memories: "Memories",
+  graph: "Graph",
+  heat: "Heat",
+  triggers: "Triggers",
+  keys: "Keys and access",
+  audit: "Audit",
+  cluster: "Cluster",
+  tenants: "Tenants",
+};
 
 /** Waits until a condition holds. */
 export async function until(description, condition) {

@@ -4,11 +4,14 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { after, before, test } from "node:test";
+import { gzipSync } from "node:zlib";
 import { Browser, Cluster, go } from "./harness.mjs";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const ADMIN = ["overview", "memories", "graph", "heat", "triggers", "keys", "audit"];
 const OPERATOR = ["cluster", "tenants", "audit"];
+/** Bytes of all files, compressed. */
+const BUNDLE_MAX = 80_000;
 /** Milliseconds to the first paint on loopback. */
 const FIRST_PAINT_MAX = 500;
 
@@ -46,6 +49,8 @@ async function visit(page, pages, description) {
     await go(page, `/${name}`);
     await assertQuiet(page, `${description} ${name}`);
     await assertAccessible(page, `${description} ${name}`);
+    const [width, room] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
+    assert.ok(width <= room, `${description} ${name}: ${width} of ${room} pixels`);
   }
 }
 
@@ -71,11 +76,9 @@ test("pages of a cluster with memories show them", async () => {
   const relate = (source, target) => cluster.call("POST", "/agent/graph/relate", { source_id: ids[source], target_id: ids[target] });
   for (let number = 1; number < 30; number++) await relate(number - 1, number);
   await cluster.call("POST", "/triggers", { event: "on_store", action: "notify", name: "watch" });
-  for (const options of [{ colorScheme: "light" }, { colorScheme: "dark" }, { viewport: { width: 360, height: 700 } }]) {
+  for (const options of [{ colorScheme: "light" }, { colorScheme: "dark" }, { viewport: { width: 360, height: 700 } }, { viewport: { width: 3840, height: 2160 } }]) {
     const page = await browser.open(cluster.url(1), cluster.key, "/", options);
     await visit(page, [...ADMIN, `memories/${ids[0]}`, `graph/${ids[1]}`], JSON.stringify(options));
-    const [scrollWidth, clientWidth] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
-    assert.ok(scrollWidth <= clientWidth, `no sideways scrolling: ${scrollWidth} of ${clientWidth}`);
     await page.context().close();
     const operator = await browser.open(cluster.ops(), cluster.info.operator_key, "/", options);
     await visit(operator, OPERATOR, `operator ${JSON.stringify(options)}`);
@@ -83,13 +86,142 @@ test("pages of a cluster with memories show them", async () => {
   }
 });
 
-test("each role has its pages", async () => {
-  for (const [role, pages] of [
-    ["reader", ["Overview", "Memories", "Graph", "Heat", "Triggers"]],
-    ["agent", ["Overview", "Memories", "Graph", "Heat", "Triggers"]],
-    ["admin", ["Overview", "Memories", "Graph", "Heat", "Triggers", "Keys and access", "Audit"]],
+test("dialogs are accessible, and close with Escape", async () => {
+  const page = await browser.open(cluster.url(), cluster.key);
+  for (const [path, name] of [
+    ["memories", "New memory"],
+    ["triggers", "New trigger"],
+    ["keys", "New key"],
+    ["keys", "Rotate"],
   ]) {
-    const created = await cluster.call("POST", "/keys", { name: `a ${role}`, role });
+    await go(page, `/${path}`);
+    await page.getByRole("button", { name, exact: true }).first().click();
+    await page.getByRole("dialog").waitFor();
+    await assertAccessible(page, name);
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+  }
+  await page.context().close();
+});
+
+test("the keyboard reaches the pages and skips them", async () => {
+  const page = await browser.open(cluster.url(), cluster.key);
+  const focused = () => page.evaluate(() => document.activeElement.textContent);
+  await page.keyboard.press("Tab");
+  assert.equal(await focused(), "Skip to the content");
+  await page.keyboard.press("Enter");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "main");
+  await page.reload();
+  await page.getByLabel("Key").fill(cluster.key);
+  await page.keyboard.press("Enter");
+  await page.getByRole("navigation").waitFor();
+  for (let press = 0; press < 4; press++) await page.keyboard.press("Tab");
+  assert.equal(await focused(), "Memories");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Memories" }).waitFor();
+  await page.context().close();
+});
+
+test("wrong keys and wrong listeners are explained", async () => {
+  const page = await browser.open(cluster.url(), null);
+  const signIn = async (key, reason) => {
+    await page.getByLabel("Key").fill(key);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByText(reason).waitFor();
+  };
+  await signIn("sk-wrong", "valid API key");
+  await signIn(cluster.info.operator_key, "It works at the operator's listener");
+  await page.goto(`${cluster.ops()}/dashboard`);
+  await signIn(cluster.key, "needs an operator key");
+  await page.context().close();
+});
+
+test("operators work over plain HTTP on another name", async () => {
+  const url = cluster.ops().replace("127.0.0.1", "node");
+  const page = await browser.open(url, cluster.info.operator_key);
+  assert.equal(await page.evaluate(() => isSecureContext), false);
+  await page.getByRole("button", { name: "Verify now" }).click();
+  await page.getByText("All states are equal").waitFor();
+  await go(page, "/tenants");
+  await page.getByRole("button", { name: "New tenant" }).click();
+  await page.getByRole("dialog").getByLabel("Name").fill("second");
+  await page.getByRole("dialog").getByRole("button", { name: "Create" }).click();
+  await page.getByRole("heading", { name: "Tenant second" }).waitFor();
+  await page.keyboard.press("Escape");
+  const key = await page.getByLabel("Key", { exact: true }).inputValue();
+  assert.match(key, /^sk-hearth-/, "Escape does not lose the key");
+  await page.getByRole("button", { name: "Done" }).click();
+  const row = page.getByRole("row", { name: /second/ });
+  await row.getByRole("button", { name: "Change" }).click();
+  await page.getByRole("dialog").getByLabel("memories").fill("10");
+  await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+  await row.getByText("memories: 0 of 10").waitFor();
+  await row.getByRole("button", { name: "Suspend" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Suspend" }).click();
+  await row.getByText("suspended").waitFor();
+  await row.getByRole("button", { name: "Delete" }).click();
+  const remove = page.getByRole("dialog").getByRole("button", { name: "Delete" });
+  assert.ok(await remove.isDisabled(), "the name confirms it");
+  await page.getByRole("dialog").getByLabel("Write second to confirm").fill("second");
+  await remove.click();
+  await row.waitFor({ state: "detached" });
+  assert.deepEqual(page.faults, []);
+  await page.context().close();
+});
+
+test("another key in an open page replaces the first", async () => {
+  const created = await cluster.call("POST", "/keys", { name: "the other one", role: "reader" });
+  const page = await browser.open(cluster.url(), cluster.key, "/keys");
+  await page.evaluate((key) => {
+    location.hash = `#key=${key}`;
+  }, created.key);
+  await page.getByText("the other one").waitFor();
+  assert.equal(await page.getByRole("link", { name: "Keys and access" }).count(), 0);
+  await page.context().close();
+});
+
+test("addresses that lead nowhere are explained", async () => {
+  const page = await browser.open(cluster.url(), cluster.key);
+  for (const hash of ["/nothing", "/%"]) {
+    await go(page, hash);
+    await page.getByRole("heading", { name: "No such page" }).waitFor();
+  }
+  await go(page, "/memories/50%25");
+  await page.getByRole("alert").waitFor();
+  await page.getByRole("link", { name: "Overview", exact: true }).first().click();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  assert.deepEqual(page.faults, []);
+  await page.context().close();
+});
+
+test("a key is kept only where the person wants it, and not in the address", async () => {
+  const page = await browser.open(cluster.url(), cluster.key);
+  assert.equal(await page.evaluate(() => location.hash), "#/");
+  const stored = () => page.evaluate(() => JSON.stringify([{ ...sessionStorage }, { ...localStorage }, document.cookie]));
+  assert.ok(!(await stored()).includes(cluster.key));
+  await page.reload();
+  await page.getByLabel("Key").fill(cluster.key);
+  await page.getByLabel("Keep it").check();
+  await page.keyboard.press("Enter");
+  await page.getByRole("navigation").waitFor();
+  await page.reload();
+  await page.getByRole("navigation").waitFor();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByLabel("Key").waitFor();
+  assert.ok(!(await stored()).includes(cluster.key));
+  await page.context().close();
+});
+
+test("each role has its pages", async () => {
+  const some = ["Overview", "Memories", "Graph", "Heat", "Triggers"];
+  for (const [role, namespaces, pages] of [
+    ["reader", undefined, some],
+    ["reader", ["work"], some],
+    ["agent", undefined, some],
+    ["agent", ["work"], some],
+    ["admin", undefined, [...some, "Keys and access", "Audit"]],
+  ]) {
+    const created = await cluster.call("POST", "/keys", { name: `a ${role}`, role, namespaces });
     const page = await browser.open(cluster.url(2), created.key);
     const shown = await page.getByRole("navigation").getByRole("listitem").allTextContents();
     assert.deepEqual(shown, pages);
@@ -114,7 +246,13 @@ test("the first paint is fast, and files are cached and guarded", async () => {
   }
   assert.equal(index.headers.get("x-content-type-options"), "nosniff");
   assert.equal(index.headers.get("cache-control"), "no-cache");
-  const script = /src="([^"]+)"/.exec(await index.text())[1];
+  const text = await index.text();
+  const files = [...text.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, path]) => path);
+  let bytes = gzipSync(text).length;
+  for (const path of files) bytes += gzipSync(Buffer.from(await (await fetch(`${cluster.url()}${path}`)).arrayBuffer())).length;
+  console.log(`dashboard: ${bytes} bytes compressed, first paint after ${paint.toFixed(0)} ms`);
+  assert.ok(files.length >= 3 && bytes < BUNDLE_MAX, `${bytes} bytes`);
+  const script = files.find((path) => path.endsWith(".js"));
   const sent = await fetch(`${cluster.url()}${script}`);
   assert.match(sent.headers.get("cache-control"), /immutable/);
   assert.equal(sent.headers.get("content-encoding"), "gzip");

@@ -87,21 +87,12 @@ impl Profiles {
 
     fn save(&self) -> Result<PathBuf, String> {
         let path = file()?;
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        create_private_folder(folder).map_err(cannot(&format!("create {}", folder.display())))?;
         let text = toml::to_string(self).map_err(unusable(&path))?;
-        write_secret(path, text.as_bytes())
+        storage::file::replace_secret(&path, text.as_bytes()).map_err(unusable(&path))?;
+        Ok(path)
     }
-}
-
-/// Writes a file into the folder of the profiles, which only its owner reads. Returns its path.
-pub(crate) fn write_beside(name: &str, content: &[u8]) -> Result<PathBuf, String> {
-    write_secret(file()?.with_file_name(name), content)
-}
-
-fn write_secret(path: PathBuf, content: &[u8]) -> Result<PathBuf, String> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    create_private_folder(folder).map_err(cannot(&format!("create {}", folder.display())))?;
-    storage::file::replace_secret(&path, content).map_err(unusable(&path))?;
-    Ok(path)
 }
 
 fn file() -> Result<PathBuf, String> {

@@ -1,8 +1,8 @@
 // Audit: who changed what. Of a tenant for its administrators, of the cluster for its operator.
 import { useState } from "preact/hooks";
-import { Card, Empty, Page, Select, Show, Table } from "../components";
+import { Card, Empty, Input, More, Page, Select, Show, Table } from "../components";
 import { moment } from "../format";
-import { useLoad } from "../hooks";
+import { usePages, useSettled } from "../hooks";
 import { useSession } from "../session";
 import type { AuditLog } from "../types";
 
@@ -11,36 +11,37 @@ const LIMIT = 50;
 export function AuditPage() {
   const { client } = useSession();
   const [chain, setChain] = useState<"administration" | "data">("administration");
-  const [cursors, setCursors] = useState<(string | null)[]>([null]);
+  const [action, setAction] = useState("");
+  const [keyId, setKeyId] = useState("");
   const path = client.isOperator ? "/cluster/audit" : "/api/v1/admin/audit";
-  const load = async () => {
-    const query = { limit: LIMIT, order: "desc", ...(!client.isOperator && { chain }) };
-    const pages = await Promise.all(cursors.map((cursor) => client.get<AuditLog>(path, { ...query, cursor })));
-    return { items: pages.flatMap((page) => page.items), next: pages.at(-1)?.next_cursor ?? null };
+  const filters = useSettled({ action: action.trim(), key_id: keyId.trim(), ...(!client.isOperator && { chain }) });
+  const load = async (cursor: string | null, signal?: AbortSignal) => {
+    const page = await client.get<AuditLog>(path, { limit: LIMIT, order: "desc", ...filters, cursor }, signal);
+    return { items: page.items, next: page.next_cursor };
   };
-  const loaded = useLoad(load, [chain, cursors]);
-  const choose = (name: "administration" | "data") => {
-    setCursors([null]);
-    setChain(name);
-  };
+  const pages = usePages(load, filters);
   return (
     <Page title="Audit">
-      {!client.isOperator && (
-        <div class="filters">
-          <Select
-            label="Log"
-            value={chain}
-            options={[
-              ["administration", "keys, access and settings"],
-              ["data", "deleted and changed memories"],
-            ]}
-            set={choose}
-          />
-        </div>
-      )}
+      <div class="filters">
+        {!client.isOperator && (
+          <>
+            <Select
+              label="Log"
+              value={chain}
+              options={[
+                ["administration", "keys, access and settings"],
+                ["data", "deleted and changed memories"],
+              ]}
+              set={setChain}
+            />
+            <Input label="Id of a key" value={keyId} placeholder="all" set={setKeyId} />
+          </>
+        )}
+        <Input label="Action" value={action} placeholder="all, or key.create" set={setAction} />
+      </div>
       <Card title="Entries" wide>
-        <Show loaded={loaded}>
-          {({ items, next }) => (
+        <Show loaded={pages}>
+          {(items) => (
             <>
               {items.length === 0 ? (
                 <Empty>There are no entries.</Empty>
@@ -60,11 +61,7 @@ export function AuditPage() {
                   ))}
                 </Table>
               )}
-              {next && (
-                <button type="button" onClick={() => setCursors([...cursors, next])}>
-                  Earlier entries
-                </button>
-              )}
+              <More pages={pages} />
             </>
           )}
         </Show>

@@ -1,8 +1,9 @@
 // Changes of several memories, with a preview of what each change reaches.
 import { useState } from "preact/hooks";
-import { Dialog, ErrorBox } from "../components";
+import { Dialog, ErrorBox, Show } from "../components";
+import { RequestError } from "../errors";
 import { beginning } from "../format";
-import { useAction } from "../hooks";
+import { useAction, useLoad } from "../hooks";
 import { useClient } from "../session";
 import type { BulkDeleted, Memory, Restored, Updated } from "../types";
 
@@ -47,49 +48,70 @@ const ACTIONS: Bulk[] = [
   },
 ];
 
-export function BulkActions({ memories, done }: { memories: Memory[]; done: () => void }) {
+interface Props {
+  ids: string[];
+  /** After a change, also of a part of them. */
+  changed: () => void;
+  clear: () => void;
+}
+
+export function BulkActions(props: Props) {
   const [action, setAction] = useState<Bulk | null>(null);
   return (
-    <div class="bulk" role="status">
-      {memories.length} selected
+    <div class="bulk">
+      <span role="status">{props.ids.length} selected</span>
       {ACTIONS.map((bulk) => (
         <button type="button" class={bulk.name === "Delete" ? "danger" : ""} onClick={() => setAction(bulk)}>
           {bulk.name} …
         </button>
       ))}
-      {action && <Preview action={action} memories={memories} close={() => setAction(null)} done={done} />}
+      <button type="button" class="quiet" onClick={props.clear}>
+        Clear
+      </button>
+      {action && <Preview {...props} action={action} close={() => setAction(null)} />}
     </div>
   );
 }
 
 type Result = Partial<Updated & Restored & BulkDeleted>;
 
-function Preview(props: { action: Bulk; memories: Memory[]; close: () => void; done: () => void }) {
-  const { action, memories, close, done } = props;
+function Preview({ action, ids, changed, clear, close }: Props & { action: Bulk; close: () => void }) {
   const client = useClient();
-  const reached = memories.filter(action.reaches);
-  const others = memories.length - reached.length;
+  // As they are now: others may have changed them since the list was loaded.
+  const load = async (signal: AbortSignal) => {
+    const reads = ids.map((id) => client.get<Memory>(`/api/v1/agent/nodes/${id}`, {}, signal).catch(absent));
+    return (await Promise.all(reads)).filter((memory) => memory !== null);
+  };
+  const loaded = useLoad(load, ids);
+  const reached = (loaded.data ?? []).filter(action.reaches);
   const run = useAction(async () => {
-    const ids = reached.map((memory) => memory.id);
-    const result = await client.post<Result>(action.path, { ...action.body, ids });
+    const body = { ...action.body, ids: reached.map((memory) => memory.id) };
+    const result = await client.act<Result>("POST", action.path, body).finally(changed);
     const errors = result.errors ?? [];
     if (errors.length > 0) throw new Error(`${errors.length} were rejected: ${errors.slice(0, 3).join("; ")}`);
     if (result.remaining) throw new Error(`${result.remaining} remain: repeat it`);
+    clear();
     close();
-    done();
   });
   return (
-    <Dialog title={`${action.name} ${reached.length} memories?`} close={close}>
-      {others > 0 && (
-        <p>
-          {others} of the selected ones stay as they are: {action.otherwise}.
-        </p>
-      )}
-      <ul class="preview">
-        {reached.map((memory) => (
-          <li dir="auto">{beginning(memory.label, 100)}</li>
-        ))}
-      </ul>
+    <Dialog title={`${action.name} memories`} close={close}>
+      <Show loaded={loaded}>
+        {(memories) => (
+          <>
+            {reached.length < ids.length && (
+              <p>
+                {ids.length - reached.length} of the selected ones stay as they are: {action.otherwise}
+                {memories.length < ids.length && ", or deleted"}.
+              </p>
+            )}
+            <ul class="preview">
+              {reached.map((memory) => (
+                <li dir="auto">{beginning(memory.label, 100)}</li>
+              ))}
+            </ul>
+          </>
+        )}
+      </Show>
       <ErrorBox error={run.error} />
       <div class="actions">
         <button type="button" onClick={close}>
@@ -106,4 +128,9 @@ function Preview(props: { action: Bulk; memories: Memory[]; close: () => void; d
       </div>
     </Dialog>
   );
+}
+
+function absent(error: unknown): null {
+  if (error instanceof RequestError && error.status === 404) return null;
+  throw error;
 }

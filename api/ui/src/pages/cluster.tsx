@@ -1,9 +1,10 @@
 // Cluster: members, clocks, verification, backups and the last hour of this node. For operators.
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { Chart, type Series } from "../chart";
 import { Card, Confirm, Empty, ErrorBox, Fact, Input, Page, Show, Table } from "../components";
 import { bytes, count, duration } from "../format";
 import { useAction, useLoad } from "../hooks";
+import { OPERATION_TIMEOUT } from "../client";
 import { useClient } from "../session";
 import type { Backups, Clock, Cluster, Member, MetricsHistory, Verification } from "../types";
 
@@ -11,7 +12,7 @@ const REFRESH = 5_000;
 
 export function ClusterPage() {
   const client = useClient();
-  const loaded = useLoad(() => client.get<Cluster>("/cluster"), null, REFRESH);
+  const loaded = useLoad((signal) => client.get<Cluster>("/cluster", {}, signal), null, { every: REFRESH });
   return (
     <Page title="Cluster">
       <Show loaded={loaded}>
@@ -29,6 +30,7 @@ export function ClusterPage() {
                 <MemberRow key={member.id} member={member} reload={loaded.reload} />
               ))}
             </Table>
+            <AddMember reload={loaded.reload} />
           </Card>
         )}
       </Show>
@@ -45,7 +47,11 @@ export function ClusterPage() {
 function MemberRow({ member, reload }: { member: Member; reload: () => void }) {
   const client = useClient();
   const transfer = async () => {
-    await client.post("/cluster/transfer", { to: member.id });
+    await client.act("POST", "/cluster/transfer", { to: member.id }, OPERATION_TIMEOUT);
+    reload();
+  };
+  const remove = async () => {
+    await client.act("DELETE", `/cluster/members/${member.id}`, undefined, OPERATION_TIMEOUT);
     reload();
   };
   return (
@@ -58,23 +64,66 @@ function MemberRow({ member, reload }: { member: Member; reload: () => void }) {
       <td class={member.disk_full ? "bad" : "good"}>{member.disk_full ? "full" : "has space"}</td>
       <td>{member.version ?? "unknown"}</td>
       <td>
-        {member.role === "voter" && (
-          <Confirm
-            label="Make it leader"
-            isMild
-            question={`Node ${member.id} leads from then on. Writes wait for less than a second.`}
-            run={transfer}
-          />
-        )}
+        <div class="actions">
+          {member.role === "voter" && (
+            <Confirm
+              label="Make it leader"
+              isMild
+              question={`Node ${member.id} leads from then on. Writes wait for less than a second.`}
+              run={transfer}
+            />
+          )}
+          {member.role !== "leader" && (
+            <Confirm
+              label="Remove"
+              question={`Node ${member.id} leaves the cluster for good: its data folder cannot join again.`}
+              confirmation={String(member.id)}
+              run={remove}
+            />
+          )}
+        </div>
       </td>
     </tr>
+  );
+}
+
+/** The form that adds a node, which must be running. */
+function AddMember({ reload }: { reload: () => void }) {
+  const client = useClient();
+  const [id, setId] = useState("");
+  const [address, setAddress] = useState("");
+  const add = useAction(async () => {
+    await client.act("POST", "/cluster/members", { id: Number(id), address }, OPERATION_TIMEOUT);
+    setId("");
+    setAddress("");
+    reload();
+  });
+  return (
+    <details>
+      <summary>Add a node</summary>
+      <p class="dim">Start the new node first. It gets all data, and then votes.</p>
+      <form
+        class="filters"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void add.run();
+        }}
+      >
+        <Input label="Id" required pattern="[1-9][0-9]*" title="A number that no node ever had" value={id} set={setId} />
+        <Input label="Address of its peer listener" required placeholder="node-4.example:4282" value={address} set={setAddress} />
+        <button type="submit" disabled={add.isRunning}>
+          Add
+        </button>
+      </form>
+      <ErrorBox error={add.error} />
+    </details>
   );
 }
 
 function Verify() {
   const client = useClient();
   const [result, setResult] = useState<Verification | null>(null);
-  const verify = useAction(async () => setResult(await client.post<Verification>("/cluster/verify")));
+  const verify = useAction(async () => setResult(await client.act<Verification>("POST", "/cluster/verify", {}, OPERATION_TIMEOUT)));
   return (
     <Card title="Verification">
       <p class="dim">Compares the hashes of the states of all nodes at one index.</p>
@@ -108,7 +157,7 @@ function Verify() {
 
 function Clocks() {
   const client = useClient();
-  const loaded = useLoad(() => client.get<Clock>("/cluster/clock"), null, 2 * REFRESH);
+  const loaded = useLoad((signal) => client.get<Clock>("/cluster/clock", {}, signal), null, { every: 2 * REFRESH });
   return (
     <Card title="Clocks">
       <Show loaded={loaded}>
@@ -133,9 +182,9 @@ function Clocks() {
 function BackupCard() {
   const client = useClient();
   const [url, setUrl] = useState("");
-  const loaded = useLoad(() => client.get<Backups>("/cluster/backups"), null, REFRESH);
+  const loaded = useLoad((signal) => client.get<Backups>("/cluster/backups", {}, signal), null, { every: REFRESH });
   const create = useAction(async () => {
-    await client.post("/cluster/backups", { url });
+    await client.act("POST", "/cluster/backups", { url });
     loaded.reload();
   });
   return (
@@ -193,7 +242,7 @@ function quotient(above: (number | null)[], below: (number | null)[]): (number |
 
 function LastHour() {
   const client = useClient();
-  const loaded = useLoad(() => client.get<MetricsHistory>("/cluster/metrics"), null, 3 * REFRESH);
+  const loaded = useLoad((signal) => client.get<MetricsHistory>("/cluster/metrics", {}, signal), null, { every: 3 * REFRESH });
   return (
     <Card title="The last hour of this node" wide>
       <Show loaded={loaded}>
@@ -209,12 +258,18 @@ function LastHour() {
   );
 }
 
-function Charts({ history }: { history: MetricsHistory }) {
+interface Plot {
+  title: string;
+  series: Series[];
+  format: (value: number) => string;
+}
+
+function plotsOf(history: MetricsHistory): Plot[] {
   const requests = rate(history, "hearth_http_requests_total");
   const seconds = quotient(rate(history, "hearth_http_request_seconds_sum"), rate(history, "hearth_http_request_seconds_count"));
   const gauge = (name: string) => history.series[name] ?? history.at.map(() => null);
   const short = (value: number) => value.toLocaleString("en", { notation: "compact", maximumFractionDigits: 1 });
-  const charts: { title: string; series: Series[]; format: (value: number) => string }[] = [
+  return [
     { title: "Requests per second", series: [{ label: "requests", values: requests }], format: short },
     {
       title: "Mean response time",
@@ -239,9 +294,14 @@ function Charts({ history }: { history: MetricsHistory }) {
     { title: "Lag of the other nodes, if it leads", series: [{ label: "entries", values: gauge("hearth_peer_lag_entries") }], format: short },
     { title: "Raft term", series: [{ label: "term", values: gauge("hearth_raft_term") }], format: short },
   ];
+}
+
+function Charts({ history }: { history: MetricsHistory }) {
+  // Charts are drawn again only for other values.
+  const plots = useMemo(() => plotsOf(history), [history]);
   return (
     <div class="charts">
-      {charts.map(({ title, series, format }) => {
+      {plots.map(({ title, series, format }) => {
         const last = series[0]?.values.at(-1);
         const text = last === null || last === undefined ? "no value" : format(last);
         return (

@@ -3,12 +3,14 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Card, Empty, ErrorBox, Heat, HeatLegend, MemoryLink, Page, Select } from "../components";
 import { band, beginning } from "../format";
-import { colourOf, draw, Layout, type Point } from "../graph-layout";
+import { colourOf, draw, Layout, nameOf, type Point } from "../graph-layout";
 import { useAction, useLoad, useTheme } from "../hooks";
 import { may, useSession } from "../session";
 import type { Graph, Memory, Neighbours } from "../types";
 
-const SIZES = ["200", "500", "1000"] as const;
+/** Memories of the view; that of all edges is for admins. */
+const SIZES = ["200", "500", "1000"];
+const SIZES_WITHOUT_EDGES = ["50", "100"];
 const NEIGHBOURS = 50;
 
 interface Link {
@@ -29,22 +31,22 @@ export function GraphPage({ path }: { path: string[] }) {
   const [start] = path;
   const session = useSession();
   const { client } = session;
-  const [size, setSize] = useState<(typeof SIZES)[number]>("200");
+  const sizes = may(session, "admin") ? SIZES : SIZES_WITHOUT_EDGES;
+  const [size, setSize] = useState(sizes[0] ?? "50");
   const [colours, setColours] = useState<"heat" | "type" | "namespace">("heat");
   const [hasCold, setCold] = useState(false);
   const [added, setAdded] = useState<Content>({ memories: new Map(), links: new Map() });
   const [chosen, setChosen] = useState<string | null>(start ?? null);
-  const load = async (): Promise<Content> => {
+  const load = async (signal: AbortSignal): Promise<Content> => {
     if (start) {
-      const memory = await client.get<Memory>(`/api/v1/agent/nodes/${start}`);
+      const memory = await client.get<Memory>(`/api/v1/agent/nodes/${start}`, {}, signal);
       return merged({ memories: new Map([[start, memory]]), links: new Map() }, await neighboursOf(start));
     }
     if (may(session, "admin")) {
-      const graph = await client.get<Graph>("/api/v1/admin/visualize/graph", { limit: size });
+      const graph = await client.get<Graph>("/api/v1/admin/visualize/graph", { limit: size }, signal);
       return content(graph.nodes, graph.links);
     }
-    // The whole view is one of administrators. Others start from the hottest, and expand them.
-    return content(await client.get<Memory[]>("/api/v1/agent/hot_nodes", { limit: Math.min(100, Number(size)) }), []);
+    return content(await client.get<Memory[]>("/api/v1/agent/hot_nodes", { limit: size }, signal), []);
   };
   const neighboursOf = async (id: string): Promise<Content> => {
     const { neighbors } = await client.get<Neighbours>(`/api/v1/agent/graph/neighbors/${id}`, { limit: NEIGHBOURS });
@@ -55,7 +57,9 @@ export function GraphPage({ path }: { path: string[] }) {
   const expand = useAction(async (id: string) => setAdded(merged(added, await neighboursOf(id))));
   const shown = useMemo(() => {
     const all = merged(loaded.data ?? content([], []), added);
-    if (!hasCold) for (const [id, memory] of all.memories) if (memory.tier === "cold") all.memories.delete(id);
+    for (const [id, memory] of all.memories) {
+      if (memory.tier === "cold" && !hasCold && id !== start) all.memories.delete(id);
+    }
     for (const [name, link] of all.links) {
       if (!all.memories.has(link.source) || !all.memories.has(link.target)) all.links.delete(name);
     }
@@ -65,7 +69,9 @@ export function GraphPage({ path }: { path: string[] }) {
   return (
     <Page title="Graph">
       <div class="filters">
-        <Select label="Memories" value={size} options={SIZES.map((name) => [name, `the hottest ${name}`])} set={setSize} />
+        {!start && (
+          <Select label="Memories" value={size} options={sizes.map((name) => [name, `the hottest ${name}`])} set={setSize} />
+        )}
         <Select
           label="Colour"
           value={colours}
@@ -104,9 +110,9 @@ export function GraphPage({ path }: { path: string[] }) {
               </button>
             </Card>
           ) : (
-            <p class="dim">Choose a point, or a memory of the list. Drag a point to hold it in its place; a double click lets it go.</p>
+            <p class="dim">Choose a point, or a memory of the list. A point that was dragged stays in its place; a double click frees it.</p>
           )}
-          {colours === "heat" && <HeatLegend />}
+          {colours === "heat" ? <HeatLegend /> : <ColourLegend content={shown} colours={colours} />}
           <Listing content={shown} chosen={chosen} choose={setChosen} />
         </aside>
       </div>
@@ -126,6 +132,21 @@ const merged = (one: Content, other: Content): Content => ({
   links: new Map([...one.links, ...other.links]),
 });
 
+/** The colours of the types or namespaces that are shown. */
+function ColourLegend({ content: graph, colours }: { content: Content; colours: "type" | "namespace" }) {
+  const names = new Map([...graph.memories.values()].map((memory) => [nameOf(memory, colours), colourOf(memory, colours)]));
+  return (
+    <ul class="legend">
+      {[...names].slice(0, 12).map(([name, colour]) => (
+        <li dir="auto">
+          <span class="dot" style={{ background: colour.startsWith("--") ? `var(${colour})` : colour }} /> {name}
+        </li>
+      ))}
+      {names.size > 12 && <li>and {names.size - 12} more</li>}
+    </ul>
+  );
+}
+
 /** The memories of the graph as a list: for the keyboard, and for screen readers. */
 function Listing(props: { content: Content; chosen: string | null; choose: (id: string) => void }) {
   const { content: graph, chosen, choose } = props;
@@ -140,7 +161,7 @@ function Listing(props: { content: Content; chosen: string | null; choose: (id: 
         {graph.memories.size} memories, {graph.links.size} edges
       </summary>
       <ul class="listing">
-        {[...graph.memories.values()].slice(0, 200).map((memory) => (
+        {[...graph.memories.values()].map((memory) => (
           <li>
             <button type="button" class="quiet" aria-pressed={memory.id === chosen} onClick={() => choose(memory.id)} dir="auto">
               {beginning(memory.label, 60)}
@@ -194,9 +215,18 @@ function Canvas(props: {
           if (point) choose(point.memory.id);
         }}
         onPointerUp={(event) => layout.current?.release(event)}
+        onPointerCancel={(event) => layout.current?.release(event)}
         onDblClick={(event) => layout.current?.free(event)}
         onWheel={(event) => layout.current?.zoom(event)}
       />
+      <div class="zoom">
+        <button type="button" aria-label="Zoom in" onClick={() => layout.current?.zoomBy(1.5)}>
+          +
+        </button>
+        <button type="button" aria-label="Zoom out" onClick={() => layout.current?.zoomBy(1 / 1.5)}>
+          −
+        </button>
+      </div>
       <p class="hint" dir="auto" aria-hidden="true">
         {hovered ? `${hovered.memory.heat.toFixed(2)} ${beginning(hovered.memory.label, 100)}` : " "}
       </p>

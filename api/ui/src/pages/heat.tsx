@@ -3,10 +3,12 @@
 import { useState } from "preact/hooks";
 import { Card, Confirm, Empty, ErrorBox, Field, Page, Show, Table } from "../components";
 import { count, duration, percent } from "../format";
-import { useAction, useLoad } from "../hooks";
+import { RequestError } from "../errors";
+import { useAction, useLoad, useSettled } from "../hooks";
 import { may, useClient, useSession } from "../session";
 import type { Forecast, RecallAnalytics, SettingsView } from "../types";
 
+type Texts = Record<string, string>;
 /** Values by their paths; null restores the default. */
 type Changes = Record<string, number | string | boolean | null>;
 type Tree = { [name: string]: Tree | number | string | boolean | null };
@@ -14,13 +16,15 @@ type Tree = { [name: string]: Tree | number | string | boolean | null };
 export function HeatPage() {
   const client = useClient();
   const loaded = useLoad(() => client.get<SettingsView>("/api/v1/settings/thermo"));
+  // What the person wrote, by the path of the setting.
+  const [texts, setTexts] = useState<Texts>({});
   return (
     <Page title="Heat">
       <Show loaded={loaded}>
         {(settings) => (
           <div class="grid">
-            <Configuration key={JSON.stringify(settings.config)} settings={settings} reload={loaded.reload} />
-            <Recalls reload={loaded.reload} />
+            <Configuration settings={settings} texts={texts} setTexts={setTexts} reload={loaded.reload} />
+            <Recalls suggest={(setting, value) => setTexts({ ...texts, [setting]: String(value) })} changes={loaded.data} />
           </div>
         )}
       </Show>
@@ -52,17 +56,26 @@ const UNITS: [RegExp, string][] = [
   [/decay_classes/, "factor of the half-life"],
 ];
 
-function Configuration({ settings, reload }: { settings: SettingsView; reload: () => void }) {
+interface ConfigurationProps {
+  settings: SettingsView;
+  texts: Texts;
+  setTexts: (texts: Texts) => void;
+  reload: () => void;
+}
+
+function Configuration({ settings, texts, setTexts, reload }: ConfigurationProps) {
   const session = useSession();
   const { client } = session;
   const canChange = may(session, "admin");
   const present = leaves(settings.config as Tree);
   const defaults = new Map(leaves(settings.defaults as Tree));
-  const [texts, setTexts] = useState<Record<string, string>>({});
   const changed = present.filter(([path, value]) => texts[path] !== undefined && texts[path] !== shown(value));
-  const body: Changes = Object.fromEntries(changed.map(([path, value]) => [path, typed(texts[path] ?? "", value)]));
+  const values = changed.map(([path, value]): Leaf => [path, typed(texts[path] ?? "", value)]);
+  const wrong = values.find(([, value]) => typeof value === "number" && !Number.isFinite(value));
+  const body: Changes = Object.fromEntries(values);
   const save = useAction(async (changes: Changes) => {
-    await client.patch("/api/v1/settings/thermo", changes);
+    await client.act("PATCH", "/api/v1/settings/thermo", changes);
+    setTexts({});
     reload();
   });
   const groups = [...new Set(present.map(([path]) => path.split(".")[0] ?? ""))];
@@ -99,11 +112,12 @@ function Configuration({ settings, reload }: { settings: SettingsView; reload: (
             ))}
           </details>
         ))}
-        {changed.length > 0 && <Preview body={body} />}
+        {wrong && <ErrorBox error={new Error(`${wrong[0]} is no number.`)} />}
+        {changed.length > 0 && !wrong && <Preview body={body} />}
         <ErrorBox error={save.error} />
         {changed.length > 0 && (
           <div class="actions sticky">
-            <button type="submit" class="primary" disabled={save.isRunning}>
+            <button type="submit" class="primary" disabled={save.isRunning || wrong !== undefined}>
               Save {changed.length === 1 ? "the change" : `${changed.length} changes`}
             </button>
             <button type="button" onClick={() => setTexts({})}>
@@ -138,8 +152,7 @@ const shown = (value: unknown): string => (value === null || value === undefined
 function typed(text: string, value: Leaf[1]): Leaf[1] {
   if (text.trim() === "") return null;
   if (typeof value === "boolean") return text === "true";
-  const number = Number(text);
-  return typeof value === "string" || Number.isNaN(number) ? text : number;
+  return typeof value === "string" ? text : Number(text);
 }
 
 interface SettingProps {
@@ -174,7 +187,9 @@ function Setting({ path, value, text, initial, isFixed, set }: SettingProps) {
 /** What the changes would do, without doing it. */
 function Preview({ body }: { body: Changes }) {
   const client = useClient();
-  const loaded = useLoad(() => client.post<Forecast>("/api/v1/settings/thermo/preview", body), body);
+  const settled = useSettled(body);
+  const load = (signal: AbortSignal) => client.ask<Forecast>("/api/v1/settings/thermo/preview", settled, signal);
+  const loaded = useLoad(load, settled, { keep: true });
   return (
     <section class="preview-box" aria-label="Preview" aria-live="polite">
       <h3>What the changes would do</h3>
@@ -211,53 +226,68 @@ function Preview({ body }: { body: Changes }) {
   );
 }
 
-function Recalls({ reload }: { reload: () => void }) {
+interface RecallsProps {
+  /** Writes a value into the form, where it is previewed. */
+  suggest: (setting: string, value: number | string) => void;
+  /** What the suggestions depend on. */
+  changes: unknown;
+}
+
+function Recalls({ suggest, changes }: RecallsProps) {
   const session = useSession();
   const { client } = session;
-  const loaded = useLoad(() => client.get<RecallAnalytics>("/api/v1/analytics/recall"));
+  const load = (signal: AbortSignal) => client.get<RecallAnalytics>("/api/v1/analytics/recall", {}, signal).catch(closed);
+  const loaded = useLoad(load, changes);
   return (
     <Card title="Recalls" wide>
       <Show loaded={loaded}>
-        {(data) => (
-          <>
-            <p>
-              {count(data.searches)} searches, {data.hit_rate === null ? "none" : percent(data.hit_rate)} with results.
-            </p>
-            {data.stats.length === 0 ? (
-              <Empty>Nothing was recalled yet.</Empty>
-            ) : (
-              <Table label="Recalls by type" head={["Type", "Recalls", "Relevant", "Irrelevant", "Outdated", "Wrong", "Echoes", "Heat before", "Heat after"]}>
-                {data.stats.map((type) => (
-                  <tr>
-                    <td>{type.memory_type}</td>
-                    <td>{count(type.total_recalls)}</td>
-                    <td>{count(type.relevant_count)}</td>
-                    <td>{count(type.irrelevant_count)}</td>
-                    <td>{count(type.outdated_count)}</td>
-                    <td>{count(type.wrong_count)}</td>
-                    <td>{count(type.echo_count)}</td>
-                    <td>{type.avg_heat_before?.toFixed(2) ?? "–"}</td>
-                    <td>{type.avg_heat_after?.toFixed(2) ?? "–"}</td>
-                  </tr>
-                ))}
-              </Table>
-            )}
-            <Suggestions analytics={data} canApply={may(session, "admin")} reload={reload} />
-          </>
-        )}
+        {(data) =>
+          data === "closed" ? (
+            <Empty>These counts are of all namespaces, so they need a key to which all are open.</Empty>
+          ) : (
+            <>
+              <p>
+                {count(data.searches)} searches{data.hit_rate !== null && `, ${percent(data.hit_rate)} with results`}.
+              </p>
+              <RecallTable types={data.stats} />
+              <Suggestions analytics={data} canApply={may(session, "admin")} suggest={suggest} />
+            </>
+          )
+        }
       </Show>
     </Card>
   );
 }
 
-/** Suggestions; those that change a setting can be applied. */
-function Suggestions(props: { analytics: RecallAnalytics; canApply: boolean; reload: () => void }) {
+function closed(error: unknown): "closed" {
+  if (error instanceof RequestError && error.code === "namespace_forbidden") return "closed";
+  throw error;
+}
+
+function RecallTable({ types }: { types: RecallAnalytics["stats"] }) {
+  const heat = (value: number | null | undefined) => value?.toFixed(2) ?? "–";
+  return (
+    <Table label="Recalls by type" head={["Type", "Recalls", "Relevant", "Irrelevant", "Outdated", "Wrong", "Echoes", "Heat before", "Heat after"]}>
+      {types.map((type) => (
+        <tr>
+          <td>{type.memory_type}</td>
+          <td>{count(type.total_recalls)}</td>
+          <td>{count(type.relevant_count)}</td>
+          <td>{count(type.irrelevant_count)}</td>
+          <td>{count(type.outdated_count)}</td>
+          <td>{count(type.wrong_count)}</td>
+          <td>{count(type.echo_count)}</td>
+          <td>{heat(type.avg_heat_before)}</td>
+          <td>{heat(type.avg_heat_after)}</td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
+/** Suggestions; those that change a setting go into the form. */
+function Suggestions(props: { analytics: RecallAnalytics; canApply: boolean; suggest: RecallsProps["suggest"] }) {
   const { suggestions, suggested_settings } = props.analytics;
-  const client = useClient();
-  const apply = useAction(async (setting: string, value: number | string) => {
-    await client.patch("/api/v1/settings/thermo", { [setting]: value });
-    props.reload();
-  });
   if (suggestions.length === 0) return null;
   return (
     <>
@@ -269,15 +299,14 @@ function Suggestions(props: { analytics: RecallAnalytics; canApply: boolean; rel
             <li>
               {text}{" "}
               {props.canApply && change && (
-                <button type="button" disabled={apply.isRunning} onClick={() => apply.run(change.setting, change.value)}>
-                  Set {change.setting} to {change.value}
+                <button type="button" onClick={() => props.suggest(change.setting, change.value)}>
+                  Preview {change.setting} = {change.value}
                 </button>
               )}
             </li>
           );
         })}
       </ul>
-      <ErrorBox error={apply.error} />
     </>
   );
 }

@@ -1,20 +1,20 @@
 // Keys and access: the keys of the tenant, the access rules, and who could read a namespace.
 import { useState } from "preact/hooks";
-import { Card, Confirm, Copy, Dialog, Empty, ErrorBox, Field, Input, Page, Select, Show, Table } from "../components";
+import { Card, Confirm, Dialog, Empty, ErrorBox, Input, Page, Select, ShownKey, Show, Table } from "../components";
 import { age, moment } from "../format";
-import { useAction, useLoad, useSettled } from "../hooks";
+import { type Loaded, useAction, useLoad, useSettled } from "../hooks";
 import { useClient } from "../session";
 import type { Client } from "../client";
 import type { CreatedKey, Key, KeyList, NewKey, Rule, RuleList } from "../types";
 
 const LIMIT = 100;
 
-/** All keys; with a namespace, whether each of them may use it. */
-async function allKeys(client: Client, access_to: string | null): Promise<Key[]> {
+/** All keys, a thousand at most; with a namespace, whether each of them may use it. */
+async function allKeys(client: Client, access_to: string | null, signal: AbortSignal): Promise<Key[]> {
   const all: Key[] = [];
   let cursor: string | null | undefined = null;
   do {
-    const page: KeyList = await client.get<KeyList>("/api/v1/keys", { limit: LIMIT, cursor, access_to });
+    const page: KeyList = await client.get<KeyList>("/api/v1/keys", { limit: LIMIT, cursor, access_to }, signal);
     all.push(...page.keys);
     cursor = page.next_cursor;
   } while (cursor);
@@ -25,12 +25,19 @@ export function KeysPage() {
   const client = useClient();
   const [isAdding, setAdding] = useState(false);
   const [shown, setShown] = useState<CreatedKey | null>(null);
-  const keys = useLoad(() => allKeys(client, null));
+  const keys = useLoad((signal) => allKeys(client, null, signal));
   const rules = useLoad(() => client.get<RuleList>("/api/v1/namespaces/acl"));
+  // Counts what may change who could read something.
+  const [changes, setChanges] = useState(0);
+  const changed = () => {
+    keys.reload();
+    rules.reload();
+    setChanges((before) => before + 1);
+  };
   const created = (key: CreatedKey) => {
     setAdding(false);
     setShown(key);
-    keys.reload();
+    changed();
   };
   return (
     <Page
@@ -42,21 +49,21 @@ export function KeysPage() {
       }
     >
       {isAdding && <KeyForm close={() => setAdding(false)} created={created} />}
-      {shown && <CreatedKeyDialog created={shown} close={() => setShown(null)} />}
+      {shown && <ShownKey title={`Key ${shown.name}`} text={shown.key} close={() => setShown(null)} />}
       <Card title="Keys" wide>
         <Show loaded={keys}>
           {(all) => (
             <Table label="Keys" head={["Name", "Role", "Namespaces", "Created", "Last use", "Expires", ""]}>
               {all.map((key) => (
-                <KeyRow key={key.id} of={key} reload={keys.reload} show={setShown} />
+                <KeyRow key={key.id} of={key} reload={changed} show={setShown} />
               ))}
             </Table>
           )}
         </Show>
       </Card>
       <div class="grid">
-        <Rules keys={keys.data ?? []} loaded={rules} />
-        <WhoCouldRead changes={[keys.data, rules.data]} />
+        <Rules keys={keys.data ?? []} loaded={rules} changed={changed} />
+        <WhoCouldRead changes={changes} />
       </div>
     </Page>
   );
@@ -65,12 +72,12 @@ export function KeysPage() {
 function KeyRow({ of: key, reload, show }: { of: Key; reload: () => void; show: (key: CreatedKey) => void }) {
   const client = useClient();
   const rotate = async () => {
-    const rotated = await client.post<CreatedKey>(`/api/v1/keys/${key.id}/rotate`, { overlap_seconds: 3600 });
+    const rotated = await client.act<CreatedKey>("POST", `/api/v1/keys/${key.id}/rotate`, { overlap_seconds: 3600 });
     show(rotated);
     reload();
   };
   const revoke = async () => {
-    await client.delete(`/api/v1/keys/${key.id}`);
+    await client.act("DELETE", `/api/v1/keys/${key.id}`);
     reload();
   };
   return (
@@ -115,7 +122,8 @@ function KeyForm({ close, created }: { close: () => void; created: (key: Created
   const [namespaces, setNamespaces] = useState("");
   const [expiry, setExpiry] = useState<string>("");
   const save = useAction(async () => {
-    const some = namespaces.split(",").flatMap((text) => text.trim() || []);
+    // Admins use all.
+    const some = role === "admin" ? [] : namespaces.split(",").flatMap((text) => text.trim() || []);
     const body: Partial<NewKey> = {
       name,
       role,
@@ -123,7 +131,7 @@ function KeyForm({ close, created }: { close: () => void; created: (key: Created
       ...(some.length > 0 && { namespaces: some }),
       ...(expiry && { expires_in_seconds: Number(expiry) }),
     };
-    created(await client.post<CreatedKey>("/api/v1/keys", body));
+    created(await client.act<CreatedKey>("POST", "/api/v1/keys", body));
   });
   const submit = (event: Event) => {
     event.preventDefault();
@@ -150,7 +158,7 @@ function KeyForm({ close, created }: { close: () => void; created: (key: Created
           set={setNamespaces}
           disabled={role === "admin"}
         />
-        <Input label="Own namespace" hint="Of new memories, where a request names none" value={namespace} set={setNamespace} />
+        <Input label="Own namespace" hint="Its searches prefer memories of it" value={namespace} set={setNamespace} />
         <Select label="Expires" value={expiry} options={EXPIRIES} set={setExpiry} />
         <ErrorBox error={save.error} />
         <div class="actions">
@@ -163,34 +171,19 @@ function KeyForm({ close, created }: { close: () => void; created: (key: Created
   );
 }
 
-function CreatedKeyDialog({ created, close }: { created: CreatedKey; close: () => void }) {
-  return (
-    <Dialog title={`Key ${created.name}`} close={close}>
-      <p>This is the only time that the key is shown. Copy it now.</p>
-      <Field label="Key">{(id) => <input id={id} readOnly value={created.key} onFocus={(event) => event.currentTarget.select()} />}</Field>
-      <div class="actions">
-        <Copy text={created.key} label="Copy" />
-        <button type="button" class="primary" onClick={close}>
-          Done
-        </button>
-      </div>
-    </Dialog>
-  );
-}
-
-function Rules({ keys, loaded }: { keys: Key[]; loaded: ReturnType<typeof useLoad<RuleList>> }) {
+function Rules({ keys, loaded, changed }: { keys: Key[]; loaded: Loaded<RuleList>; changed: () => void }) {
   const client = useClient();
   const [agent, setAgent] = useState("*");
   const [namespace, setNamespace] = useState("");
   const [policy, setPolicy] = useState<"allow" | "deny">("allow");
   const save = useAction(async () => {
-    await client.post("/api/v1/namespaces/acl", { agent_id: agent, namespace, policy });
+    await client.act("POST", "/api/v1/namespaces/acl", { agent_id: agent, namespace, policy });
     setNamespace("");
-    loaded.reload();
+    changed();
   });
   const remove = async (rule: Rule) => {
-    await client.delete(`/api/v1/namespaces/acl/${rule.id}`);
-    loaded.reload();
+    await client.act("DELETE", `/api/v1/namespaces/acl/${rule.id}`);
+    changed();
   };
   const name = (id: string) => (id === "*" ? "every key" : (keys.find((key) => key.id === id)?.name ?? id));
   return (
@@ -250,11 +243,12 @@ function Rules({ keys, loaded }: { keys: Key[]; loaded: ReturnType<typeof useLoa
 }
 
 /** Which keys could read the memories of a namespace. */
-function WhoCouldRead({ changes }: { changes: unknown }) {
+function WhoCouldRead({ changes }: { changes: number }) {
   const client = useClient();
   const [namespace, setNamespace] = useState("default");
-  const asked = useSettled(namespace.trim());
-  const loaded = useLoad(() => (asked ? allKeys(client, asked) : Promise.resolve([])), [asked, changes]);
+  const settled = useSettled(namespace.trim());
+  const load = async (signal: AbortSignal) => (settled ? allKeys(client, settled, signal) : []);
+  const loaded = useLoad(load, [settled, changes]);
   return (
     <Card title="Who could read this?">
       <Input label="Namespace" value={namespace} set={setNamespace} />

@@ -1,9 +1,10 @@
-// Memories: the list, the search, and one memory.
-import { useState } from "preact/hooks";
+// Memories: the list, the search, and one memory. The address has the filters, so that the way back has
+// them too.
+import { useEffect, useState } from "preact/hooks";
 import { Card, Empty, Heat, Input, Marks, MemoryLink, Page, Select, Show, Table } from "../components";
 import { Explain, ExplainLegend } from "../explain";
-import { age, count } from "../format";
-import { useLoad, useRoute, useSettled } from "../hooks";
+import { age, beginning, count } from "../format";
+import { useLoad, useSettled } from "../hooks";
 import { may, useClient, useSession } from "../session";
 import { type Explanation, type Memory, MEMORY_TYPES, type MemoryPage, type SearchResult } from "../types";
 import { BulkActions } from "./bulk";
@@ -13,195 +14,246 @@ import { NewMemoryForm } from "./new-memory";
 const PAGE_SIZE = 25;
 const RESULTS = 25;
 
-interface Filters {
-  query: string;
-  memory_type: string;
-  namespace: string;
-  tier: string;
-  marks: string;
-  sort: string;
-  page: number;
-}
+const DEFAULTS = {
+  words: "",
+  by: "words",
+  memory_type: "",
+  namespace: "",
+  tier: "all",
+  marks: "",
+  sort: "heat desc",
+  tags: "",
+  metadata: "",
+  agent: "",
+  min_heat: "",
+  time_from: "",
+  time_to: "",
+  page: "1",
+};
+type Filters = typeof DEFAULTS;
+const FURTHER = ["tags", "metadata", "agent", "min_heat", "time_from", "time_to"] as const;
 
 export function MemoriesPage({ path }: { path: string[] }) {
   const [id] = path;
   return id ? <MemoryRecord id={id} /> : <MemoryLists />;
 }
 
+const filtersOfAddress = (): Filters => ({ ...DEFAULTS, ...Object.fromEntries(new URLSearchParams(location.hash.split("?")[1])) });
+
+/** The filters of the address, and what writes them there. */
+function useFilters(): [Filters, (change: Partial<Filters>) => void] {
+  const [filters, setFilters] = useState<Filters>(filtersOfAddress);
+  useEffect(() => {
+    const changed = () => setFilters(filtersOfAddress());
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  const settled = useSettled(filters);
+  useEffect(() => {
+    const parts = Object.entries(settled).filter(([name, value]) => value !== DEFAULTS[name as keyof Filters]);
+    const text = new URLSearchParams(parts).toString();
+    // The address of an entry of the history changes; there is no new entry for each key.
+    history.replaceState(null, "", `#/memories${text && `?${text}`}`);
+  }, [settled]);
+  return [filters, (change) => setFilters((before) => ({ ...before, page: "1", ...change }))];
+}
+
 function MemoryLists() {
   const session = useSession();
-  const { query } = useRoute();
-  const [isSearch, setSearch] = useState(false);
-  const [question, setQuestion] = useState("");
+  const [filters, set] = useFilters();
+  const [question, setQuestion] = useState<Filters | null>(null);
   const [isAdding, setAdding] = useState(false);
   const [changes, setChanges] = useState(0);
-  const [filters, setFilters] = useState<Filters>({
-    query: query.get("q") ?? "",
-    memory_type: "",
-    namespace: query.get("namespace") ?? "",
-    tier: "all",
-    marks: query.get("flagged") ? "flagged" : "",
-    sort: "heat desc",
-    page: 1,
-  });
-  const set = (change: Partial<Filters>) => setFilters((before) => ({ ...before, page: 1, ...change }));
+  const isSearch = filters.by === "meaning";
   const add = may(session, "agent") && (
     <button type="button" class="primary" onClick={() => setAdding(true)}>
       New memory
     </button>
   );
+  const submit = (event: Event) => {
+    event.preventDefault();
+    // All filters as they are at this moment.
+    setQuestion(filters.words.trim() === "" ? null : { ...filters, words: filters.words.trim() });
+  };
   return (
     <Page title="Memories" actions={add}>
       {isAdding && <NewMemoryForm close={() => setAdding(false)} stored={() => setChanges(changes + 1)} />}
-      <form
-        class="filters"
-        role="search"
-        onSubmit={(event) => {
-          event.preventDefault();
-          setQuestion(filters.query.trim());
-        }}
-      >
-        <Input
-          label={isSearch ? "Question" : "Words"}
-          type="search"
-          value={filters.query}
-          placeholder={isSearch ? "Which units should I answer in?" : "Words that all occur"}
-          set={(text) => set({ query: text })}
-        />
-        <Select
-          label="Find by"
-          value={isSearch ? "meaning" : "words"}
-          options={[
-            ["words", "words"],
-            ["meaning", "meaning"],
-          ]}
-          set={(value) => setSearch(value === "meaning")}
-        />
-        <Select
-          label="Type"
-          value={filters.memory_type}
-          options={[["", "all"], ...MEMORY_TYPES.map((type) => [type, type] as const)]}
-          set={(memory_type) => set({ memory_type })}
-        />
-        <Input label="Namespace" value={filters.namespace} placeholder="all" set={(namespace) => set({ namespace })} />
-        <Select
-          label="Tier"
-          value={filters.tier}
-          options={[
-            ["all", "hot and archived"],
-            ["hot", "hot"],
-            ["cold", "archived"],
-          ]}
-          set={(tier) => set({ tier })}
-        />
-        {isSearch ? (
-          <button type="submit" class="primary">
-            Search
-          </button>
-        ) : (
-          <>
-            <Select
-              label="Marks"
-              value={filters.marks}
-              options={[
-                ["", "all"],
-                ["pinned", "pinned"],
-                ["flagged", "flagged for review"],
-              ]}
-              set={(marks) => set({ marks })}
-            />
-            <Select
-              label="Order"
-              value={filters.sort}
-              options={[
-                ["heat desc", "hottest first"],
-                ["heat asc", "coldest first"],
-                ["created_at desc", "newest first"],
-                ["created_at asc", "oldest first"],
-                ["updated_at desc", "last changed first"],
-              ]}
-              set={(sort) => set({ sort })}
-            />
-          </>
-        )}
+      <form role="search" onSubmit={submit}>
+        <div class="filters">
+          <Input
+            label={isSearch ? "Question" : "Words"}
+            type="search"
+            value={filters.words}
+            placeholder={isSearch ? "Which units should I answer in?" : "Words that all occur"}
+            set={(words) => set({ words })}
+          />
+          <Select
+            label="Find by"
+            value={filters.by}
+            options={[
+              ["words", "words"],
+              ["meaning", "meaning"],
+            ]}
+            set={(by) => set({ by })}
+          />
+          <Select
+            label="Type"
+            value={filters.memory_type}
+            options={[["", "all"], ...MEMORY_TYPES.map((type) => [type, type] as const)]}
+            set={(memory_type) => set({ memory_type })}
+          />
+          <Input label="Namespace" value={filters.namespace} placeholder="all" set={(namespace) => set({ namespace })} />
+          <Select
+            label="Tier"
+            value={filters.tier}
+            options={[
+              ["all", "hot and archived"],
+              ["hot", "hot"],
+              ["cold", "archived"],
+            ]}
+            set={(tier) => set({ tier })}
+          />
+          {isSearch ? (
+            <button type="submit" class="primary">
+              Search
+            </button>
+          ) : (
+            <ListFilters filters={filters} set={set} />
+          )}
+        </div>
+        <FurtherFilters filters={filters} set={set} isSearch={isSearch} />
       </form>
-      {isSearch ? <Results filters={filters} question={question} /> : <List filters={filters} set={set} changes={changes} />}
+      {isSearch ? <Results filters={question} /> : <List filters={filters} set={set} changes={changes} />}
     </Page>
   );
 }
 
-function List(props: { filters: Filters; set: (change: Partial<Filters>) => void; changes: number }) {
-  const { filters, set, changes } = props;
+interface FilterProps {
+  filters: Filters;
+  set: (change: Partial<Filters>) => void;
+}
+
+function ListFilters({ filters, set }: FilterProps) {
+  return (
+    <>
+      <Select
+        label="Marks"
+        value={filters.marks}
+        options={[
+          ["", "all"],
+          ["pinned", "pinned"],
+          ["flagged", "flagged for review"],
+        ]}
+        set={(marks) => set({ marks })}
+      />
+      <Select
+        label="Order"
+        value={filters.sort}
+        options={[
+          ["heat desc", "hottest first"],
+          ["heat asc", "coldest first"],
+          ["created_at desc", "newest first"],
+          ["created_at asc", "oldest first"],
+          ["updated_at desc", "last changed first"],
+        ]}
+        set={(sort) => set({ sort })}
+      />
+    </>
+  );
+}
+
+function FurtherFilters({ filters, set, isSearch }: FilterProps & { isSearch: boolean }) {
+  const isUsed = FURTHER.some((name) => filters[name] !== "");
+  return (
+    <details open={isUsed}>
+      <summary>More filters</summary>
+      <div class="filters">
+        <Input label="Tags" placeholder="one, two" value={filters.tags} set={(tags) => set({ tags })} />
+        <Input label="Metadata" placeholder="source=wiki" value={filters.metadata} set={(metadata) => set({ metadata })} />
+        <Input label="Stored by the key" value={filters.agent} set={(agent) => set({ agent })} />
+        {!isSearch && <Input label="At least so hot" placeholder="0.5" value={filters.min_heat} set={(min_heat) => set({ min_heat })} />}
+        <Input label="Created from" placeholder="2026-11-27" value={filters.time_from} set={(time_from) => set({ time_from })} />
+        <Input label="Created until" placeholder="2026-11-27" value={filters.time_to} set={(time_to) => set({ time_to })} />
+      </div>
+    </details>
+  );
+}
+
+/** The query of a list. */
+function queryOf(filters: Filters) {
+  const { words, by: _, marks, sort, ...same } = filters;
+  const [field, order] = sort.split(" ");
+  return {
+    ...same,
+    search: words,
+    pinned: marks === "pinned" ? true : null,
+    flagged: marks === "flagged" ? true : null,
+    sort: field,
+    order,
+    page_size: PAGE_SIZE,
+  };
+}
+
+function List({ filters, set, changes }: FilterProps & { changes: number }) {
   const session = useSession();
   const { client } = session;
-  const [selected, setSelected] = useState<Map<string, Memory>>(new Map());
-  const [sort, order] = filters.sort.split(" ");
-  const query = useSettled({
-    search: filters.query,
-    memory_type: filters.memory_type,
-    namespace: filters.namespace,
-    tier: filters.tier,
-    pinned: filters.marks === "pinned" ? true : null,
-    flagged: filters.marks === "flagged" ? true : null,
-    sort,
-    order,
-    page: filters.page,
-    page_size: PAGE_SIZE,
-  });
-  const loaded = useLoad(() => client.get<MemoryPage>("/api/v1/agent/nodes", query), [query, changes]);
-  const toggle = (memory: Memory) => {
-    const next = new Map(selected);
-    if (!next.delete(memory.id)) next.set(memory.id, memory);
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const query = useSettled(queryOf(filters));
+  const loaded = useLoad((signal) => client.get<MemoryPage>("/api/v1/agent/nodes", query, signal), [query, changes], { keep: true });
+  const toggle = (id: string) => {
+    const next = new Set(selected);
+    if (!next.delete(id)) next.add(id);
     setSelected(next);
   };
-  const done = () => {
-    setSelected(new Map());
-    loaded.reload();
-  };
   const canWrite = may(session, "agent");
+  const page = Number(filters.page);
   return (
-    <Show loaded={loaded}>
-      {(data) => {
-        const pages = Math.max(1, Math.ceil(data.total / PAGE_SIZE));
-        if (data.total === 0) return <Empty>No memory matches.</Empty>;
-        return (
-          <>
-            {canWrite && selected.size > 0 && <BulkActions memories={[...selected.values()]} done={done} />}
-            <Table
-              label="Memories"
-              head={[...(canWrite ? [<span class="hidden">Select</span>] : []), "Heat", "Text", "Type", "Namespace", "Changed"]}
-            >
-              {data.items.map((memory) => (
-                <tr key={memory.id}>
-                  {canWrite && (
-                    <td>
-                      <input
-                        type="checkbox"
-                        aria-label="Select this memory"
-                        checked={selected.has(memory.id)}
-                        onChange={() => toggle(memory)}
-                      />
-                    </td>
-                  )}
-                  <MemoryCells memory={memory} />
-                </tr>
-              ))}
-            </Table>
-            <div class="pager">
-              <button type="button" disabled={filters.page <= 1} onClick={() => set({ page: filters.page - 1 })}>
-                Previous
-              </button>
-              <span role="status">
-                Page {filters.page} of {count(pages)}, {count(data.total)} memories
-              </span>
-              <button type="button" disabled={filters.page >= pages} onClick={() => set({ page: filters.page + 1 })}>
-                Next
-              </button>
-            </div>
-          </>
-        );
-      }}
-    </Show>
+    <>
+      {canWrite && selected.size > 0 && (
+        <BulkActions ids={[...selected]} changed={loaded.reload} clear={() => setSelected(new Set())} />
+      )}
+      <Show loaded={loaded}>
+        {(data) => {
+          if (data.total === 0) return <Empty>No memory matches.</Empty>;
+          const pages = Math.max(1, Math.ceil(data.total / PAGE_SIZE));
+          return (
+            <>
+              <Table
+                label="Memories"
+                head={[...(canWrite ? [<span class="hidden">Select</span>] : []), "Heat", "Text", "Type", "Namespace", "Changed"]}
+              >
+                {data.items.map((memory) => (
+                  <tr key={memory.id}>
+                    {canWrite && (
+                      <td>
+                        <input
+                          type="checkbox"
+                          aria-label={`Select: ${beginning(memory.label, 40)}`}
+                          checked={selected.has(memory.id)}
+                          onChange={() => toggle(memory.id)}
+                        />
+                      </td>
+                    )}
+                    <MemoryCells memory={memory} />
+                  </tr>
+                ))}
+              </Table>
+              <div class="pager">
+                <button type="button" disabled={page <= 1} onClick={() => set({ page: String(page - 1) })}>
+                  Previous
+                </button>
+                <span role="status">
+                  Page {page} of {count(pages)}, {count(data.total)} memories
+                </span>
+                <button type="button" disabled={page >= pages} onClick={() => set({ page: String(page + 1) })}>
+                  Next
+                </button>
+              </div>
+            </>
+          );
+        }}
+      </Show>
+    </>
   );
 }
 
@@ -221,23 +273,33 @@ function MemoryCells({ memory }: { memory: Memory }) {
   );
 }
 
-/** A search by meaning. It warms its first results, as that of an agent, so it waits for Enter. */
-function Results({ filters, question }: { filters: Filters; question: string }) {
-  const client = useClient();
-  const body = {
-    query: question,
+/** The body of a search: entries without a value are left out. */
+function bodyOf(filters: Filters) {
+  const { words, tier, memory_type, namespace, tags, metadata, agent, time_from, time_to } = filters;
+  const list = tags.split(",").flatMap((tag) => tag.trim() || []);
+  const entries = metadata.split(",").flatMap((entry) => (entry.includes("=") ? [entry.trim().split("=", 2)] : []));
+  const fields = { memory_type, namespace, agent, time_from, time_to };
+  return {
+    query: words,
     limit: RESULTS,
     explain: true,
-    tier: filters.tier,
-    ...(filters.memory_type && { memory_type: filters.memory_type }),
-    ...(filters.namespace && { namespace: filters.namespace }),
+    tier,
+    ...Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== "")),
+    ...(list.length > 0 && { tags: list }),
+    ...(entries.length > 0 && { metadata: Object.fromEntries(entries) }),
   };
-  const search = async () => (question === "" ? [] : client.post<SearchResult[]>("/api/v1/agent/search", body));
-  const loaded = useLoad(search, body);
-  if (question === "") {
-    return <Empty>Ask a question, and press Enter. The search warms its first results, as that of an agent does.</Empty>;
+}
+
+/** A search by meaning. It warms its first results, as that of an agent, so it waits for Enter. */
+function Results({ filters }: { filters: Filters | null }) {
+  const client = useClient();
+  const search = async (signal: AbortSignal) =>
+    filters ? client.ask<SearchResult[]>("/api/v1/agent/search", bodyOf(filters), signal) : [];
+  const loaded = useLoad(search, filters);
+  if (!filters) {
+    return <Empty>Write a question, and press Enter. The search warms its first results, as that of an agent does.</Empty>;
   }
-  const most = Math.max(0.001, ...(loaded.data ?? []).map((result) => result.score));
+  const longest = Math.max(0.001, ...(loaded.data ?? []).map((result) => result.score));
   return (
     <Card title="Results" wide>
       <ExplainLegend />
@@ -254,7 +316,7 @@ function Results({ filters, question }: { filters: Filters; question: string }) 
                     <MemoryLink id={result.id} label={result.label} />
                     <Marks memory={result} />
                   </div>
-                  {result.explain && <Explain explain={result.explain as Explanation} most={most} />}
+                  {result.explain && <Explain explain={result.explain as Explanation} longest={longest} />}
                 </li>
               ))}
             </ol>

@@ -1,20 +1,21 @@
 // One memory: its text, heat, edges, history and origin, and what can be done with it.
 import { useMemo, useState } from "preact/hooks";
 import { Chart, type Series } from "../chart";
-import { Card, Confirm, Empty, ErrorBox, Fact, Field, Heat, Input, Marks, MemoryLink, Page, Select, Show, Table } from "../components";
-import { age, duration, moment } from "../format";
-import { floorOf, halfLife, heatAfter, heatBefore } from "../heat-curve";
-import { useAction, useLoad } from "../hooks";
+import { Card, Confirm, Empty, ErrorBox, Fact, Heat, Input, Marks, MemoryLink, More, Page, Select, Show, Table, TextArea } from "../components";
+import { age, duration, eventWords, moment } from "../format";
+import { floorOf, halfLife, heatAt } from "../heat-curve";
+import { useAction, useLoad, usePages } from "../hooks";
 import { may, useClient, useSession } from "../session";
-import type { ActivityPage, Memory, MemoryChanges, Neighbours, Settings, SettingsView } from "../types";
+import type { ActivityPage, AnchoredMemory, Memory, MemoryChanges, Neighbours, Settings, SettingsView } from "../types";
 import { DECAY_CLASSES, MEMORY_TYPES } from "../types";
+import { Evaluation } from "./evaluation";
 
 const NEIGHBOURS = 50;
 const EVENTS = 50;
 
 export function MemoryRecord({ id }: { id: string }) {
   const client = useClient();
-  const loaded = useLoad(() => client.get<Memory>(`/api/v1/agent/nodes/${encodeURIComponent(id)}`), id);
+  const loaded = useLoad(() => client.get<AnchoredMemory>(`/api/v1/agent/nodes/${encodeURIComponent(id)}`, { anchor: true }), id);
   return (
     <Page title="Memory" actions={<a href="#/memories">All memories</a>}>
       <Show loaded={loaded}>
@@ -24,6 +25,7 @@ export function MemoryRecord({ id }: { id: string }) {
             <HeatCard memory={memory} />
             <Facts memory={memory} />
             <Edges id={memory.id} />
+            <Evaluation memory={memory} />
             <Past id={memory.id} />
           </div>
         )}
@@ -61,15 +63,15 @@ function Actions({ memory, reload, edit }: { memory: Memory; reload: () => void;
   const client = useClient();
   const path = `/api/v1/agent/nodes/${memory.id}`;
   const change = useAction(async (changes: MemoryChanges) => {
-    await client.patch(path, changes);
+    await client.write("PATCH", path, changes);
     reload();
   });
   const restore = useAction(async () => {
-    await client.post("/api/v1/agent/restore", { ids: [memory.id] });
+    await client.act("POST", "/api/v1/agent/restore", { ids: [memory.id] });
     reload();
   });
   const remove = async () => {
-    await client.delete(path);
+    await client.write("DELETE", path);
     location.hash = "#/memories";
   };
   const toggles: [string, MemoryChanges][] = [
@@ -77,11 +79,11 @@ function Actions({ memory, reload, edit }: { memory: Memory; reload: () => void;
     [memory.is_locked ? "Unlock" : "Lock", { is_locked: !memory.is_locked }],
   ];
   if (memory.flagged_for_review) toggles.push(["Remove the flag", { flagged_for_review: false }]);
-  const locked = memory.is_locked ? "It is locked: unlock it first." : "";
+  const locked = memory.is_locked ? "A locked memory is not deleted. Unlock it first." : "";
   return (
     <>
       <div class="actions">
-        <button type="button" onClick={edit} disabled={memory.is_locked} title={locked}>
+        <button type="button" onClick={edit}>
           Edit
         </button>
         {toggles.map(([name, changes]) => (
@@ -102,26 +104,45 @@ function Actions({ memory, reload, edit }: { memory: Memory; reload: () => void;
           title={locked}
         />
       </div>
-      {locked && <p class="dim">A locked memory is not changed and not deleted. Unlock it first.</p>}
+      {locked && <p class="dim">{locked}</p>}
       <ErrorBox error={change.error ?? restore.error} />
     </>
   );
 }
 
+/** The texts of the form of a memory. */
+function textsOf(memory: Memory) {
+  return {
+    label: memory.label,
+    memory_type: memory.memory_type as string,
+    namespace: memory.namespace,
+    decay_class: memory.decay_class,
+    current_heat: String(memory.heat),
+    min_heat: String(memory.min_heat),
+    tags: memory.tags.join("\n"),
+    metadata: Object.keys(memory.metadata).length === 0 ? "" : JSON.stringify(memory.metadata, null, 1),
+  };
+}
+
+/** The value of a field of the form. */
+const VALUES: Partial<Record<keyof ReturnType<typeof textsOf>, (text: string) => unknown>> = {
+  current_heat: Number,
+  min_heat: Number,
+  tags: (text) => text.split("\n").flatMap((tag) => tag.trim() || []),
+  metadata: (text) => (text.trim() === "" ? {} : JSON.parse(text)),
+};
+
 function Edit({ memory, close }: { memory: Memory; close: () => void }) {
   const client = useClient();
-  const [label, setLabel] = useState(memory.label);
-  const [type, setType] = useState(memory.memory_type);
-  const [decay, setDecay] = useState(memory.decay_class);
-  const [tags, setTags] = useState(memory.tags.join(", "));
+  const [initial] = useState(textsOf(memory));
+  const [texts, setTexts] = useState(initial);
+  const set = (change: Partial<typeof texts>) => setTexts({ ...texts, ...change });
   const save = useAction(async () => {
-    const changes: MemoryChanges = {
-      ...(label !== memory.label && { label }),
-      ...(type !== memory.memory_type && { memory_type: type }),
-      ...(decay !== memory.decay_class && { decay_class: decay }),
-      tags: tags.split(",").flatMap((tag) => tag.trim() || []),
-    };
-    await client.patch(`/api/v1/agent/nodes/${memory.id}`, changes);
+    // Only what the person changed: agents may have changed the rest meanwhile.
+    const names = Object.keys(texts) as (keyof typeof texts)[];
+    const changed = names.filter((name) => texts[name] !== initial[name]);
+    const changes = changed.map((name) => [name, (VALUES[name] ?? String)(texts[name])]);
+    if (changes.length > 0) await client.write("PATCH", `/api/v1/agent/nodes/${memory.id}`, Object.fromEntries(changes));
     close();
   });
   const submit = (event: Event) => {
@@ -131,14 +152,16 @@ function Edit({ memory, close }: { memory: Memory; close: () => void }) {
   return (
     <Card title="Edit" wide>
       <form onSubmit={submit}>
-        <Field label="Text">
-          {(id) => <textarea id={id} rows={8} dir="auto" value={label} onInput={(event) => setLabel(event.currentTarget.value)} />}
-        </Field>
+        <TextArea label="Text" rows={8} value={texts.label} set={(label) => set({ label })} />
         <div class="filters">
-          <Select label="Type" value={type} options={MEMORY_TYPES.map((name) => [name, name])} set={setType} />
-          <Select label="Decay class" value={decay} options={DECAY_CLASSES.map((name) => [name, name])} set={setDecay} />
-          <Input label="Tags" value={tags} set={setTags} />
+          <Select label="Type" value={texts.memory_type} options={MEMORY_TYPES.map((name) => [name, name])} set={(memory_type) => set({ memory_type })} />
+          <Input label="Namespace" value={texts.namespace} set={(namespace) => set({ namespace })} />
+          <Select label="Decay class" value={texts.decay_class} options={DECAY_CLASSES.map((name) => [name, name])} set={(decay_class) => set({ decay_class })} />
+          <Input label="Heat" value={texts.current_heat} set={(current_heat) => set({ current_heat })} />
+          <Input label="Cools to this heat at most" value={texts.min_heat} set={(min_heat) => set({ min_heat })} />
         </div>
+        <TextArea label="Tags, one per line" rows={2} value={texts.tags} set={(tags) => set({ tags })} />
+        <TextArea label="Metadata, as JSON" rows={3} value={texts.metadata} set={(metadata) => set({ metadata })} />
         <ErrorBox error={save.error} />
         <div class="actions">
           <button type="button" onClick={close}>
@@ -153,8 +176,8 @@ function Edit({ memory, close }: { memory: Memory; close: () => void }) {
   );
 }
 
-/** The heat since the last anchor, and its projection. */
-function HeatCard({ memory }: { memory: Memory }) {
+/** The heat since the anchor, and its projection. */
+function HeatCard({ memory }: { memory: AnchoredMemory }) {
   const client = useClient();
   const loaded = useLoad(() => client.get<SettingsView>("/api/v1/settings/thermo"));
   return (
@@ -165,34 +188,28 @@ function HeatCard({ memory }: { memory: Memory }) {
 }
 
 const POINTS = 60;
+const DAY = 86_400_000;
 
-function Curve({ memory, settings }: { memory: Memory; settings: Settings }) {
+function Curve({ memory, settings }: { memory: AnchoredMemory; settings: Settings }) {
   const half = halfLife(memory, settings);
   const { at, series } = useMemo(() => {
-    const now = Date.now() / 1000;
-    const times = [memory.created_at, memory.last_recalled_at, memory.updated_at];
-    const anchor = Math.max(...times.map((time) => (time ? Date.parse(time) / 1000 : 0)));
-    const past = Math.max(60, now - anchor);
-    const future = Math.max(past, 4 * (half ?? 86_400));
-    const before = Array.from({ length: POINTS }, (_, point) => -past + (past * point) / POINTS);
-    const after = Array.from({ length: POINTS + 1 }, (_, point) => (future * point) / POINTS);
-    const until: (number | null)[] = [
-      ...before.map((second) => heatBefore(memory, settings, -second)),
-      memory.heat,
-      ...after.slice(1).map(() => null),
-    ];
-    const projected = [...before.map(() => null), ...after.map((second) => heatAfter(memory, settings, second))];
+    const now = Date.now();
+    const anchor = Math.min(now - 60_000, Date.parse(memory.anchor.at));
+    const until = now + Math.max(now - anchor, 4000 * (half ?? DAY / 1000));
+    const points = (from: number, to: number) => Array.from({ length: POINTS }, (_, point) => from + ((to - from) * point) / POINTS);
+    const [before, after] = [points(anchor, now), [...points(now, until), until]];
+    const heat = (time: number) => heatAt(memory, settings, Math.max(time, Date.parse(memory.anchor.at)));
     const lines: Series[] = [
-      { label: "since the last change", values: until },
-      { label: "if nothing warms it", values: projected, isDashed: true },
+      { label: "since the last recall or change of heat", values: [...before.map(heat), memory.heat, ...after.slice(1).map(() => null)] },
+      { label: "if nothing warms it", values: [...before.map(() => null), ...after.map(heat)], isDashed: true },
     ];
-    return { at: [...before, ...after].map((second) => now + second), series: lines };
+    return { at: [...before, ...after].map((time) => time / 1000), series: lines };
   }, [memory, half]);
-  const text = half === null ? "It does not cool." : `Its heat is half after ${duration(half)}, down to ${floorOf(memory, settings).toFixed(2)}.`;
+  const text = half === null ? "It does not cool." : `It halves in ${duration(half)}, down to ${floorOf(memory, settings).toFixed(2)}.`;
   return (
     <>
       <p>
-        <Heat heat={memory.heat} /> {text}
+        <Heat heat={memory.heat} /> It was {memory.anchor.heat.toFixed(2)} {age(memory.anchor.at)}. {text}
       </p>
       <Chart at={at} series={series} range={[0, 1]} summary={`Heat ${memory.heat.toFixed(2)} now. ${text}`} />
     </>
@@ -228,6 +245,25 @@ function Facts({ memory }: { memory: Memory }) {
             <span dir="auto">{typeof value === "string" ? value : JSON.stringify(value)}</span>
           </Fact>
         ))}
+        {memory.key_points.length > 0 && (
+          <Fact name="key points">
+            <span dir="auto">{memory.key_points.join("; ")}</span>
+          </Fact>
+        )}
+        {memory.echo_of && (
+          <Fact name="repeats">
+            <MemoryLink id={memory.echo_of} label={null} />
+          </Fact>
+        )}
+        {memory.folded_from.length > 0 && (
+          <Fact name="folded from">
+            {memory.folded_from.map((id) => (
+              <div>
+                <MemoryLink id={id} label={null} />
+              </div>
+            ))}
+          </Fact>
+        )}
         {origin?.agent && <Fact name="stored by key">{origin.agent}</Fact>}
         {origin?.client && <Fact name="client">{origin.client}</Fact>}
         {origin?.tool && <Fact name="tool">{origin.tool}</Fact>}
@@ -268,34 +304,29 @@ function Edges({ id }: { id: string }) {
 /** The events of the memory, the latest first, as far as the journal goes back. */
 function Past({ id }: { id: string }) {
   const client = useClient();
-  const [cursors, setCursors] = useState<(string | null)[]>([null]);
-  const load = async () => {
-    const pages = cursors.map((cursor) => client.get<ActivityPage>("/api/v1/activity", { node_id: id, limit: EVENTS, cursor }));
-    const all = await Promise.all(pages);
-    return { items: all.flatMap((page) => page.items), next: all.at(-1)?.next_cursor ?? null };
+  const load = async (cursor: string | null, signal?: AbortSignal) => {
+    const query = { node_id: id, limit: EVENTS, cursor };
+    const page = await client.get<ActivityPage>("/api/v1/activity", query, signal);
+    return { items: page.items, next: page.next_cursor };
   };
-  const loaded = useLoad(load, [id, cursors]);
+  const pages = usePages(load, id);
   return (
     <Card title="History" wide>
-      <Show loaded={loaded}>
-        {({ items, next }) => (
+      <Show loaded={pages}>
+        {(items) => (
           <>
             {items.length === 0 && <Empty>There are no events of it among the latest ones.</Empty>}
             <ol class="activity">
               {items.map((item) => (
                 <li key={item.id}>
-                  <span class="kind">{item.action}</span>
+                  <span class="kind">{eventWords(item.action)}</span>
                   <small>
                     {item.actor}, <time dateTime={item.created_at}>{moment(item.created_at)}</time>
                   </small>
                 </li>
               ))}
             </ol>
-            {next && (
-              <button type="button" onClick={() => setCursors([...cursors, next])}>
-                Look further back
-              </button>
-            )}
+            <More pages={pages} />
           </>
         )}
       </Show>

@@ -1,6 +1,6 @@
 // The form that stores a memory.
 import { useState } from "preact/hooks";
-import { Dialog, ErrorBox, Field, Input, Select } from "../components";
+import { Dialog, ErrorBox, Input, Select, TextArea } from "../components";
 import { useAction } from "../hooks";
 import { useClient } from "../session";
 import { type Memory, MEMORY_TYPES, type MemoryType } from "../types";
@@ -12,7 +12,7 @@ export function NewMemoryForm({ close, stored }: { close: () => void; stored: (m
   const [namespace, setNamespace] = useState("");
   const [tags, setTags] = useState("");
   const save = useAction(async () => {
-    const memory = await client.post<Memory>("/api/v1/agent/nodes", {
+    const memory = await client.write<Memory>("POST", "/api/v1/agent/nodes", {
       label,
       memory_type: type,
       ...(namespace && { namespace }),
@@ -28,11 +28,7 @@ export function NewMemoryForm({ close, stored }: { close: () => void; stored: (m
   return (
     <Dialog title="New memory" close={close}>
       <form onSubmit={submit}>
-        <Field label="Text">
-          {(id) => (
-            <textarea id={id} rows={5} required dir="auto" value={label} onInput={(event) => setLabel(event.currentTarget.value)} />
-          )}
-        </Field>
+        <TextArea label="Text" rows={5} required value={label} set={setLabel} />
         <Select label="Type" value={type} options={MEMORY_TYPES.map((name) => [name, name])} set={setType} />
         <Input label="Namespace" value={namespace} placeholder="default" set={setNamespace} />
         <Input label="Tags" value={tags} hint="With commas between them" set={setTags} />

@@ -1,13 +1,14 @@
 // Overview: how many memories, how hot, what happens at the moment, and what is used of the limits.
 import { useEffect, useState } from "preact/hooks";
 import { Bars, Card, Empty, Fact, MemoryLink, Page, Show } from "../components";
-import { follow } from "../events";
-import { age, BANDS, bytes, count } from "../format";
-import { useLoad } from "../hooks";
+import { age, BANDS, bytes, count, eventWords } from "../format";
+import { useChanges, useLoad } from "../hooks";
 import { may, useClient, useSession } from "../session";
 import type { ActivityPage, Dashboard, MemoryStatus, Org, ServiceStatus, StorageUse, StreamItem } from "../types";
 
-const REFRESH = 10_000;
+/** Milliseconds between two readings of the counts while memories change, and of the usage. */
+const PAUSE = 10_000;
+const USAGE_PAUSE = 30_000;
 /** Events that are shown. */
 const EVENTS = 15;
 
@@ -27,20 +28,26 @@ export function OverviewPage() {
 /** The node and its leader, on one line. */
 function Health() {
   const client = useClient();
-  const loaded = useLoad(() => client.get<ServiceStatus>("/api/v1/status"), null, REFRESH);
+  const load = async (signal: AbortSignal) => {
+    const status = await client.get<ServiceStatus>("/api/v1/status", {}, signal);
+    return { ...status, reasons: status.status === "ok" ? [] : await client.unready(signal) };
+  };
+  const loaded = useLoad(load, null, { every: PAUSE });
+  if (loaded.error) return <span class="state bad">The node does not respond</span>;
   if (!loaded.data) return null;
-  const { node, leader, status, hearth } = loaded.data;
+  const { node, leader, status, hearth, reasons } = loaded.data;
   const text = leader === null ? "no leader" : leader === node ? "it leads" : `node ${leader} leads`;
   return (
-    <span class={leader === null ? "state bad" : "state good"}>
-      Node {node}: {status}, {text}, version {hearth}
+    <span class={status === "ok" ? "state good" : "state bad"} role="status">
+      Node {node}: {status}, {reasons.length > 0 ? reasons.join(", ") : text}, version {hearth}
     </span>
   );
 }
 
 function Counts() {
   const client = useClient();
-  const loaded = useLoad(() => client.get<Dashboard>("/api/v1/admin/dashboard"), null, REFRESH);
+  const loaded = useLoad(() => client.get<Dashboard>("/api/v1/admin/dashboard"));
+  useChanges(loaded.reload, PAUSE);
   return (
     <Show loaded={loaded}>
       {(data) => (
@@ -53,7 +60,7 @@ function Counts() {
               <Fact name="archived">{count(data.cold_nodes)}</Fact>
               <Fact name="pinned">{count(data.pinned_count)}</Fact>
               <Fact name="flagged for review">
-                <a href="#/memories?flagged=true">{count(data.flagged_count)}</a>
+                <a href="#/memories?marks=flagged">{count(data.flagged_count)}</a>
               </Fact>
               <Fact name="edges">{count(data.edge_count)}</Fact>
               <Fact name="average heat">{data.average_heat.toFixed(2)}</Fact>
@@ -78,7 +85,8 @@ function Counts() {
 /** The counts that every key may read: of what is open to it. */
 function OwnCounts() {
   const client = useClient();
-  const loaded = useLoad(() => client.get<MemoryStatus>("/api/v1/agent/memory/status"), null, REFRESH);
+  const loaded = useLoad(() => client.get<MemoryStatus>("/api/v1/agent/memory/status"));
+  useChanges(loaded.reload, PAUSE);
   return (
     <Show loaded={loaded}>
       {({ stats }) => (
@@ -122,14 +130,11 @@ function Namespaces({ counts, total }: { counts: Record<string, number>; total: 
 
 function Usage() {
   const client = useClient();
-  const loaded = useLoad(
-    async () => ({
-      org: await client.get<Org>("/api/v1/org"),
-      storage: await client.get<StorageUse>("/api/v1/agent/storage"),
-    }),
-    null,
-    REFRESH,
-  );
+  const loaded = useLoad(async () => ({
+    org: await client.get<Org>("/api/v1/org"),
+    storage: await client.get<StorageUse>("/api/v1/agent/storage"),
+  }));
+  useChanges(loaded.reload, USAGE_PAUSE);
   return (
     <Card title="Usage and limits">
       <Show loaded={loaded}>
@@ -177,10 +182,8 @@ function Live() {
   const [isConnected, setConnected] = useState(false);
   const past = useLoad(() => client.get<ActivityPage>("/api/v1/activity", { limit: EVENTS }));
   useEffect(() => {
-    const end = new AbortController();
     const receive = (item: StreamItem) => setLines((before) => [lineOf(item), ...before].slice(0, EVENTS));
-    void follow(client, receive, setConnected, end.signal);
-    return () => end.abort();
+    return client.events.read({ receive, connected: setConnected });
   }, [client]);
   const old = (past.data?.items ?? []).map((item) => ({
     id: item.id,
@@ -201,8 +204,8 @@ function Live() {
             <ol class="activity" aria-live="polite" aria-relevant="additions">
               {all.map((line) => (
                 <li key={line.id}>
-                  <span class="kind">{line.kind}</span>
-                  {line.node_id && <MemoryLink id={line.node_id} label={line.label} />}
+                  <span class="kind">{eventWords(line.kind)}</span>
+                  <span>{line.node_id && <MemoryLink id={line.node_id} label={line.label} />}</span>
                   <small>
                     {line.actor}, {age(line.at)}
                   </small>

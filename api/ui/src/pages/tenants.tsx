@@ -1,25 +1,37 @@
 // Tenants: their tiers, limits and use. For operators.
 import { useState } from "preact/hooks";
-import { Card, Confirm, Copy, Dialog, Empty, ErrorBox, Field, Input, Page, Select, Show, Table } from "../components";
+import { Card, Confirm, Dialog, ErrorBox, Input, Page, Select, Show, ShownKey, Table } from "../components";
 import { count, moment } from "../format";
 import { useAction, useLoad } from "../hooks";
 import { useClient } from "../session";
 import type { Tenant, Tier } from "../types";
 
-const REFRESH = 10_000;
+const REFRESH = 60_000;
+/** Rows that are shown: a filter finds the others. */
+const ROWS = 100;
+const DEFAULT_TIER = "enterprise";
+const UNLIMITED = "unlimited";
+
+type Limits = Record<string, number | null>;
+interface NewKey {
+  title: string;
+  text: string;
+}
 
 export function TenantsPage() {
   const client = useClient();
   const [isAdding, setAdding] = useState(false);
-  const [shown, setShown] = useState<{ title: string; text: string } | null>(null);
-  const tenants = useLoad(() => client.get<{ tenants: Tenant[] }>("/cluster/tenants"), null, REFRESH);
-  const tiers = useLoad(() => client.get<{ tiers: Tier[] }>("/cluster/tiers"));
-  const tierNames = tiers.data?.tiers.map((tier) => tier.name) ?? [];
-  const created = (name: string, key: string) => {
+  const [words, setWords] = useState("");
+  const [shown, setShown] = useState<NewKey | null>(null);
+  const tenants = useLoad((signal) => client.get<{ tenants: Tenant[] }>("/cluster/tenants", {}, signal), null, { every: REFRESH });
+  const tiers = useLoad((signal) => client.get<{ tiers: Tier[] }>("/cluster/tiers", {}, signal));
+  const tierNames = tiers.data?.tiers.map((tier) => tier.name) ?? [DEFAULT_TIER];
+  const created = (name: string, text: string) => {
     setAdding(false);
-    setShown({ title: `Tenant ${name}`, text: key });
+    setShown({ title: `Tenant ${name}`, text });
     tenants.reload();
   };
+  const matches = (tenant: Tenant) => `${tenant.id} ${tenant.name} ${tenant.tier}`.toLowerCase().includes(words.toLowerCase());
   return (
     <Page
       title="Tenants"
@@ -32,54 +44,68 @@ export function TenantsPage() {
       {isAdding && <TenantForm tiers={tierNames} close={() => setAdding(false)} created={created} />}
       {shown && <ShownKey {...shown} close={() => setShown(null)} />}
       <Card title="All tenants" wide>
+        <Input label="Name, id or tier" type="search" value={words} set={setWords} />
         <Show loaded={tenants}>
-          {({ tenants: all }) => (
-            <Table label="Tenants" head={["Id", "Name", "Tier", "State", "Limits in use", "Created", ""]}>
-              {all.map((tenant) => (
-                <TenantRow key={tenant.id} tenant={tenant} reload={tenants.reload} show={setShown} />
-              ))}
-            </Table>
-          )}
+          {({ tenants: all }) => {
+            const found = all.filter(matches);
+            return (
+              <>
+                <Table label="Tenants" head={["Id", "Name", "Tier", "State", "Limits in use", "Created", ""]}>
+                  {found.slice(0, ROWS).map((tenant) => (
+                    <TenantRow key={tenant.id} tenant={tenant} tiers={tierNames} reload={tenants.reload} show={setShown} />
+                  ))}
+                </Table>
+                {found.length > ROWS && <p class="dim">The first {ROWS} of {count(found.length)}.</p>}
+              </>
+            );
+          }}
         </Show>
       </Card>
       <Card title="Tiers" wide>
         <Show loaded={tiers}>
-          {({ tiers: all }) =>
-            all.length === 0 ? (
-              <Empty>There are no tiers.</Empty>
-            ) : (
-              <Table label="Tiers" head={["Name", "Limits"]}>
+          {({ tiers: all }) => (
+            <>
+              <Table label="Tiers" head={["Name", "Limits", ""]}>
                 {all.map((tier) => (
-                  <tr key={tier.name}>
-                    <td dir="auto">{tier.name}</td>
-                    <td>
-                      {Object.entries(tier.limits)
-                        .map(([name, max]) => `${name} ${count(max)}`)
-                        .join(", ") || "unlimited"}
-                    </td>
-                  </tr>
+                  <TierRow key={tier.name} tier={tier} reload={tiers.reload} />
                 ))}
               </Table>
-            )
-          }
+              <NewTier reload={tiers.reload} />
+            </>
+          )}
         </Show>
       </Card>
     </Page>
   );
 }
 
-function TenantRow(props: { tenant: Tenant; reload: () => void; show: (shown: { title: string; text: string }) => void }) {
-  const { tenant, reload, show } = props;
+interface TenantRowProps {
+  tenant: Tenant;
+  tiers: string[];
+  reload: () => void;
+  show: (key: NewKey) => void;
+}
+
+function TenantRow({ tenant, tiers, reload, show }: TenantRowProps) {
   const client = useClient();
+  const [isChanging, setChanging] = useState(false);
   const path = `/cluster/tenants/${tenant.id}`;
   const isActive = tenant.state === "active";
+  const done = () => {
+    setChanging(false);
+    reload();
+  };
   const toggle = async () => {
-    await client.patch(path, { state: isActive ? "suspended" : "active" });
+    await client.act("PATCH", path, { state: isActive ? "suspended" : "active" });
     reload();
   };
   const key = async () => {
-    const created = await client.post<{ key: string }>(`${path}/keys`);
+    const created = await client.act<{ key: string }>("POST", `${path}/keys`, {});
     show({ title: `Admin key of ${tenant.name}`, text: created.key });
+  };
+  const remove = async () => {
+    await client.act("DELETE", `${path}?name=${encodeURIComponent(tenant.name)}`);
+    reload();
   };
   return (
     <tr>
@@ -93,15 +119,19 @@ function TenantRow(props: { tenant: Tenant; reload: () => void; show: (shown: { 
             .filter(([, limit]) => limit.used !== null || limit.max !== null)
             .map(([name, { max, used }]) => (
               <li>
-                {name}: {used === null ? "" : `${count(used)} of `}
-                {max === null ? "unlimited" : count(max)}
+                {name}: {[used, max].flatMap((value) => (value === null ? [] : count(value))).join(" of ")}
+                {max === null && ", unlimited"}
               </li>
             ))}
         </ul>
       </td>
       <td>{moment(tenant.created_at)}</td>
       <td>
+        {isChanging && <ChangeForm tenant={tenant} tiers={tiers} close={() => setChanging(false)} done={done} />}
         <div class="actions">
+          <button type="button" onClick={() => setChanging(true)}>
+            Change
+          </button>
           <Confirm isMild label="New admin key" question="The other keys of the tenant stay valid." run={key} />
           <Confirm
             label={isActive ? "Suspend" : "Activate"}
@@ -109,18 +139,164 @@ function TenantRow(props: { tenant: Tenant; reload: () => void; show: (shown: { 
             question={isActive ? "All requests of the tenant are rejected until it is activated." : "The tenant may work again."}
             run={toggle}
           />
+          <Confirm
+            label="Delete"
+            question="This deletes all memories, keys and triggers of the tenant for good."
+            confirmation={tenant.name}
+            run={remove}
+            disabled={isActive}
+            title={isActive ? "Suspend it first." : ""}
+          />
         </div>
       </td>
     </tr>
   );
 }
 
+/** Fields of limits: a number, `unlimited`, or nothing. */
+function LimitFields({ names, texts, set }: { names: string[]; texts: Record<string, string>; set: (texts: Record<string, string>) => void }) {
+  return (
+    <div class="settings">
+      {names.map((name) => (
+        <Input
+          label={name.replace(/_/g, " ")}
+          pattern="[0-9]+|unlimited"
+          title="A number, or unlimited"
+          value={texts[name] ?? ""}
+          set={(text) => set({ ...texts, [name]: text })}
+        />
+      ))}
+    </div>
+  );
+}
+
+const limitsOf = (texts: Record<string, string>): Limits =>
+  Object.fromEntries(Object.entries(texts).flatMap(([name, text]) => (text === "" ? [] : [[name, text === UNLIMITED ? null : Number(text)]])));
+
+function ChangeForm(props: { tenant: Tenant; tiers: string[]; close: () => void; done: () => void }) {
+  const { tenant, tiers, close, done } = props;
+  const client = useClient();
+  const own = Object.entries(tenant.limits).filter(([, limit]) => limit.own);
+  const [name, setName] = useState(tenant.name);
+  const [tier, setTier] = useState(tenant.tier);
+  const [texts, setTexts] = useState<Record<string, string>>(Object.fromEntries(own.map(([limit, { max }]) => [limit, String(max ?? UNLIMITED)])));
+  const save = useAction(async () => {
+    await client.act("PATCH", `/cluster/tenants/${tenant.id}`, { name, tier, limits: limitsOf(texts) });
+    done();
+  });
+  return (
+    <Dialog title={`Tenant ${tenant.id}`} close={close}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void save.run();
+        }}
+      >
+        <Input label="Name" required value={name} set={setName} />
+        <Select label="Tier" value={tier} options={tiers.map((it) => [it, it] as const)} set={setTier} />
+        <p class="dim">Limits of its own; an empty one is that of the tier.</p>
+        <LimitFields names={Object.keys(tenant.limits)} texts={texts} set={setTexts} />
+        <ErrorBox error={save.error} />
+        <div class="actions">
+          <button type="submit" class="primary" disabled={save.isRunning}>
+            Save
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+const LIMITS = ["requests_per_minute", "memories", "bytes", "keys", "triggers", "streams", "edges"];
+
+function TierRow({ tier, reload }: { tier: Tier; reload: () => void }) {
+  const client = useClient();
+  const [isChanging, setChanging] = useState(false);
+  const [texts, setTexts] = useState<Record<string, string>>({});
+  const path = `/cluster/tiers/${encodeURIComponent(tier.name)}`;
+  const begin = () => {
+    setTexts(Object.fromEntries(Object.entries(tier.limits).map(([name, max]) => [name, String(max)])));
+    setChanging(true);
+  };
+  const save = useAction(async () => {
+    await client.act("PUT", path, { limits: limitsOf(texts) });
+    setChanging(false);
+    reload();
+  });
+  const remove = async () => {
+    await client.act("DELETE", path);
+    reload();
+  };
+  return (
+    <tr>
+      <td dir="auto">{tier.name}</td>
+      <td>
+        {Object.entries(tier.limits)
+          .map(([name, max]) => `${name} ${count(max)}`)
+          .join(", ") || "unlimited"}
+      </td>
+      <td>
+        {isChanging && (
+          <Dialog title={`Tier ${tier.name}`} close={() => setChanging(false)}>
+            <form
+              onSubmit={(event) => {
+                event.preventDefault();
+                void save.run();
+              }}
+            >
+              <p class="dim">An empty limit is unlimited. It holds for all tenants of the tier at once.</p>
+              <LimitFields names={LIMITS} texts={texts} set={setTexts} />
+              <ErrorBox error={save.error} />
+              <div class="actions">
+                <button type="submit" class="primary" disabled={save.isRunning}>
+                  Save
+                </button>
+              </div>
+            </form>
+          </Dialog>
+        )}
+        <div class="actions">
+          <button type="button" onClick={begin}>
+            Change
+          </button>
+          <Confirm label="Delete" question="A tier that tenants have is not deleted." run={remove} />
+        </div>
+      </td>
+    </tr>
+  );
+}
+
+function NewTier({ reload }: { reload: () => void }) {
+  const client = useClient();
+  const [name, setName] = useState("");
+  const save = useAction(async () => {
+    await client.act("PUT", `/cluster/tiers/${encodeURIComponent(name)}`, { limits: {} });
+    setName("");
+    reload();
+  });
+  return (
+    <form
+      class="filters"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void save.run();
+      }}
+    >
+      <Input label="New tier" required value={name} set={setName} />
+      <button type="submit" disabled={save.isRunning}>
+        Create
+      </button>
+      <ErrorBox error={save.error} />
+    </form>
+  );
+}
+
 function TenantForm(props: { tiers: string[]; close: () => void; created: (name: string, key: string) => void }) {
   const client = useClient();
   const [name, setName] = useState("");
-  const [tier, setTier] = useState("");
+  const [tier, setTier] = useState(DEFAULT_TIER);
   const save = useAction(async () => {
-    const tenant = await client.post<{ key: string }>("/cluster/tenants", { name, ...(tier && { tier }) });
+    const tenant = await client.act<{ key: string }>("POST", "/cluster/tenants", { name, tier });
     props.created(name, tenant.key);
   });
   return (
@@ -132,12 +308,7 @@ function TenantForm(props: { tiers: string[]; close: () => void; created: (name:
         }}
       >
         <Input label="Name" required value={name} set={setName} />
-        <Select
-          label="Tier"
-          value={tier}
-          options={[["", "default"], ...props.tiers.filter((it) => it !== "default").map((it) => [it, it] as const)]}
-          set={setTier}
-        />
+        <Select label="Tier" value={tier} options={props.tiers.map((it) => [it, it] as const)} set={setTier} />
         <ErrorBox error={save.error} />
         <div class="actions">
           <button type="submit" class="primary" disabled={save.isRunning}>
@@ -145,21 +316,6 @@ function TenantForm(props: { tiers: string[]; close: () => void; created: (name:
           </button>
         </div>
       </form>
-    </Dialog>
-  );
-}
-
-function ShownKey({ title, text, close }: { title: string; text: string; close: () => void }) {
-  return (
-    <Dialog title={title} close={close}>
-      <p>This is the only time that the key is shown. Copy it now.</p>
-      <Field label="Key">{(id) => <input id={id} readOnly value={text} onFocus={(event) => event.currentTarget.select()} />}</Field>
-      <div class="actions">
-        <Copy text={text} label="Copy" />
-        <button type="button" class="primary" onClick={close}>
-          Done
-        </button>
-      </div>
     </Dialog>
   );
 }

@@ -1,18 +1,9 @@
-// The form of a trigger. It offers only what the interface accepts for the chosen event and action.
+// The form of a trigger. It offers the settings of the chosen action, within the bounds of the interface.
 import { useState } from "preact/hooks";
 import { Dialog, ErrorBox, Field, Input, Select } from "../components";
 import { useAction } from "../hooks";
 import { useClient } from "../session";
-import { MEMORY_TYPES, type NewTrigger, type Trigger } from "../types";
-
-const EVENTS = [
-  ["on_store", "a memory is stored"],
-  ["on_recall", "a search returns a memory"],
-  ["on_decay", "a memory cools below a heat"],
-  ["on_threshold", "a memory crosses a heat"],
-  ["on_boost", "a request warms a memory"],
-  ["on_relate", "an edge is created"],
-] as const;
+import { MEMORY_TYPES, type NewTrigger, type Trigger, TRIGGER_EVENTS, type TriggerEvent } from "../types";
 
 const ACTIONS = [
   ["notify", "report a message"],
@@ -22,6 +13,13 @@ const ACTIONS = [
   ["tag", "add a tag to its text"],
   ["deprecate", "halve its heat"],
 ] as const;
+
+/** What the heat filters mean for events of cooling. */
+const HINTS: Partial<Record<TriggerEvent, string>> = {
+  on_decay: "It fires when cooling moves the heat below “colder than”, or else below the cold threshold.",
+  on_threshold: "It fires when the heat comes to be within both bounds; without bounds, when it crosses the cold threshold.",
+};
+const YEAR = 31_536_000;
 
 type Config = NonNullable<NewTrigger["action_config"]>;
 
@@ -33,7 +31,7 @@ export function TriggerForm({ close, created }: { close: () => void; created: (t
   const configure = (change: Partial<Config>) => setConfig({ ...config, ...change });
   const save = useAction(async () => {
     const body = { ...trigger, ...(Object.keys(config).length > 0 && { action_config: config }) };
-    created(await client.post<Trigger>("/api/v1/triggers", body));
+    created(await client.write<Trigger>("POST", "/api/v1/triggers", body));
     close();
   });
   const choose = (action: NewTrigger["action"]) => {
@@ -41,6 +39,8 @@ export function TriggerForm({ close, created }: { close: () => void; created: (t
     setConfig({});
     set({ action });
   };
+  const { filter_heat_above: above, filter_heat_below: below } = trigger;
+  const isEmptyRange = typeof above === "number" && typeof below === "number" && above >= below;
   const submit = (event: Event) => {
     event.preventDefault();
     void save.run();
@@ -49,7 +49,7 @@ export function TriggerForm({ close, created }: { close: () => void; created: (t
     <Dialog title="New trigger" close={close}>
       <form onSubmit={submit}>
         <Input label="Name" value={trigger.name ?? ""} maxLength={256} set={(name) => set({ name: name || null })} />
-        <Select label="When" value={trigger.event} options={EVENTS} set={(event) => set({ event })} />
+        <Select label="When" value={trigger.event} options={TRIGGER_EVENTS} set={(event) => set({ event })} />
         <fieldset>
           <legend>Only for memories</legend>
           <Select
@@ -62,17 +62,19 @@ export function TriggerForm({ close, created }: { close: () => void; created: (t
           <Input label="whose text contains" placeholder="anything" value={trigger.filter_label_pattern ?? ""} set={(text) => set({ filter_label_pattern: text || null })} />
           <HeatInput label="hotter than" value={trigger.filter_heat_above} set={(heat) => set({ filter_heat_above: heat })} />
           <HeatInput label="colder than" value={trigger.filter_heat_below} set={(heat) => set({ filter_heat_below: heat })} />
+          {isEmptyRange && <ErrorBox error={new Error("No heat is above the first and below the second.")} />}
+          {HINTS[trigger.event] && <small>{HINTS[trigger.event]}</small>}
         </fieldset>
         <Select label="Then" value={trigger.action} options={ACTIONS} set={choose} />
         <ActionFields action={trigger.action} config={config} configure={configure} />
         <fieldset>
           <legend>At most</legend>
           <NumberInput label="firings in all" placeholder="unlimited" min={1} value={trigger.max_fires} set={(max_fires) => set({ max_fires })} />
-          <NumberInput label="once in so many seconds" placeholder="0" min={0} value={trigger.cooldown_seconds} set={(cooldown_seconds) => set({ cooldown_seconds })} />
+          <NumberInput label="once in so many seconds" placeholder="0" min={0} max={YEAR} value={trigger.cooldown_seconds} set={(cooldown_seconds) => set({ cooldown_seconds })} />
         </fieldset>
         <ErrorBox error={save.error} />
         <div class="actions">
-          <button type="submit" class="primary" disabled={save.isRunning}>
+          <button type="submit" class="primary" disabled={save.isRunning || isEmptyRange}>
             Create
           </button>
         </div>
@@ -91,6 +93,8 @@ function ActionFields(props: { action: NewTrigger["action"]; config: Partial<Con
           hint="{label}, {heat:.2f}, {namespace}, {memory_type}, {event} and {node_id} are replaced"
           placeholder="{event}: {label}"
           maxLength={4096}
+          pattern=".*\S.*"
+          title="A message has a character that is no space"
           value={config.message ?? ""}
           set={(message) => configure({ message: message || null })}
         />
@@ -119,13 +123,17 @@ function ActionFields(props: { action: NewTrigger["action"]; config: Partial<Con
         </>
       );
     case "boost":
-      return <HeatInput label="By" placeholder="0.3" value={config.strength} set={(strength) => configure({ strength })} />;
+      return (
+        <NumberInput label="By" placeholder="0.3" min={0.01} max={1} step={0.01} value={config.strength} set={(strength) => configure({ strength })} />
+      );
     case "tag":
       return (
         <Input
           label="Tag"
           placeholder="the first words of the text"
           maxLength={64}
+          pattern=".*[^\s#].*"
+          title="A tag has a character besides # and spaces"
           value={config.label ?? ""}
           set={(label) => configure(label ? { label } : {})}
         />

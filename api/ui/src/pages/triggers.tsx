@@ -1,25 +1,27 @@
-// Triggers: the list, a dry run against a memory, the history, and deliveries with dead letters.
+// Triggers: the list, the history, and deliveries with dead letters.
 import { useState } from "preact/hooks";
-import { Card, Confirm, Empty, ErrorBox, Input, MemoryLink, Page, Select, Show, Table } from "../components";
+import { Card, Confirm, Empty, ErrorBox, More, Page, Select, Show, Table } from "../components";
 import { age, count } from "../format";
-import { useAction, useLoad } from "../hooks";
+import { useAction, useChanges, useLoad, usePages } from "../hooks";
 import { may, useClient, useSession } from "../session";
-import type { Deliveries, Evaluation, History, MemoryPage, Trigger, TriggerList } from "../types";
+import type { Deliveries, History, Replayed, Trigger, TriggerList } from "../types";
 import { TriggerForm } from "./trigger-form";
 
 const LIMIT = 100;
-const REFRESH = 5_000;
+/** Milliseconds between two readings of a list while triggers fire. */
+const PAUSE = 10_000;
 
 export function TriggersPage() {
   const session = useSession();
   const { client } = session;
   const [isAdding, setAdding] = useState(false);
-  const [cursors, setCursors] = useState<(string | null)[]>([null]);
-  const load = async () => {
-    const pages = await Promise.all(cursors.map((cursor) => client.get<TriggerList>("/api/v1/triggers", { limit: LIMIT, cursor })));
-    return { items: pages.flatMap((page) => page.items), next: pages.at(-1)?.next_cursor ?? null };
+  const load = async (cursor: string | null, signal?: AbortSignal) => {
+    const page = await client.get<TriggerList>("/api/v1/triggers", { limit: LIMIT, cursor }, signal);
+    return { items: page.items, next: page.next_cursor };
   };
-  const loaded = useLoad(load, cursors, REFRESH);
+  const triggers = usePages(load);
+  // A list of several pages stays as it is until the person changes something.
+  useChanges(() => triggers.isFirst && triggers.reload(), PAUSE);
   const canWrite = may(session, "agent");
   const add = canWrite && (
     <button type="button" class="primary" onClick={() => setAdding(true)}>
@@ -28,31 +30,27 @@ export function TriggersPage() {
   );
   return (
     <Page title="Triggers" actions={add}>
-      {isAdding && <TriggerForm close={() => setAdding(false)} created={loaded.reload} />}
+      {isAdding && <TriggerForm close={() => setAdding(false)} created={triggers.reload} />}
       <Card title="All triggers" wide>
-        <Show loaded={loaded}>
-          {({ items, next }) => (
+        <Show loaded={triggers}>
+          {(items) => (
             <>
               {items.length === 0 ? (
                 <Empty>There are no triggers. A trigger reports, changes or sends something when a memory is stored, recalled or cools.</Empty>
               ) : (
                 <Table label="Triggers" head={["Name", "When", "Then", "Filters", "Fired", "Last", "State"]}>
                   {items.map((trigger) => (
-                    <Row key={trigger.id} trigger={trigger} canWrite={canWrite} reload={loaded.reload} />
+                    <Row key={trigger.id} trigger={trigger} canWrite={canWrite} reload={triggers.reload} />
                   ))}
                 </Table>
               )}
-              {next && (
-                <button type="button" onClick={() => setCursors([...cursors, next])}>
-                  More
-                </button>
-              )}
+              <More pages={triggers} />
+              <p class="dim">The page of a memory shows which triggers would fire for it.</p>
             </>
           )}
         </Show>
       </Card>
       <div class="grid">
-        <DryRun />
         <Firings />
         <DeliveryList />
       </div>
@@ -64,11 +62,11 @@ function Row({ trigger, canWrite, reload }: { trigger: Trigger; canWrite: boolea
   const client = useClient();
   const path = `/api/v1/triggers/${trigger.id}`;
   const toggle = useAction(async () => {
-    await client.patch(path, { enabled: !trigger.enabled });
+    await client.act("PATCH", path, { enabled: !trigger.enabled });
     reload();
   });
   const remove = async () => {
-    await client.delete(path);
+    await client.act("DELETE", path);
     reload();
   };
   return (
@@ -118,61 +116,12 @@ function filtersOf(trigger: Trigger): string {
   return filters.filter(Boolean).join(", ") || "all memories";
 }
 
-const EVENTS = ["on_store", "on_recall", "on_decay", "on_boost", "on_relate", "on_threshold"] as const;
-
-/** What would fire for a memory, without firing. */
-function DryRun() {
-  const client = useClient();
-  const [words, setWords] = useState("");
-  const [event, setEvent] = useState<(typeof EVENTS)[number]>("on_store");
-  const [found, setFound] = useState<{ label: string; evaluation: Evaluation } | null>(null);
-  const run = useAction(async () => {
-    setFound(null);
-    const list = await client.get<MemoryPage>("/api/v1/agent/nodes", { search: words, page_size: 1 });
-    const memory = list.items[0];
-    if (!memory) throw new Error("No memory contains these words.");
-    const evaluation = await client.post<Evaluation>("/api/v1/triggers/evaluate", { event, node_id: memory.id });
-    setFound({ label: memory.label, evaluation });
-  });
-  return (
-    <Card title="Dry run">
-      <form
-        onSubmit={(submitted) => {
-          submitted.preventDefault();
-          void run.run();
-        }}
-      >
-        <Input label="Words of a memory" required value={words} set={setWords} />
-        <Select label="Event" value={event} options={EVENTS.map((name) => [name, name])} set={setEvent} />
-        <button type="submit" disabled={run.isRunning}>
-          Evaluate
-        </button>
-      </form>
-      <ErrorBox error={run.error} />
-      {found && (
-        <>
-          <p>
-            For <MemoryLink id={found.evaluation.node_id} label={found.label} />:
-          </p>
-          {found.evaluation.items.length === 0 && <Empty>No trigger waits for this event.</Empty>}
-          <ul>
-            {found.evaluation.items.map((item) => (
-              <li>
-                <span dir="auto">{item.trigger_name}</span>: {item.would_fire ? `would fire, and ${item.action}` : `would not fire (${item.reason})`}
-              </li>
-            ))}
-          </ul>
-        </>
-      )}
-    </Card>
-  );
-}
-
 function Firings() {
   const client = useClient();
-  const loaded = useLoad(() => client.get<History>("/api/v1/triggers/history", { limit: 25 }), null, REFRESH);
+  const loaded = useLoad(() => client.get<History>("/api/v1/triggers/history", { limit: 25 }));
+  useChanges(loaded.reload, PAUSE);
   return (
-    <Card title="History">
+    <Card title="History" wide>
       <Show loaded={loaded}>
         {({ items }) =>
           items.length === 0 ? (
@@ -199,38 +148,54 @@ function Firings() {
 function DeliveryList() {
   const session = useSession();
   const { client } = session;
-  const loaded = useLoad(() => client.get<Deliveries>("/api/v1/triggers/deliveries", { limit: 50 }), null, REFRESH);
+  const [status, setStatus] = useState("dead_letter");
+  const load = async (cursor: string | null, signal?: AbortSignal) => {
+    const page = await client.get<Deliveries>("/api/v1/triggers/deliveries", { limit: 50, status, cursor }, signal);
+    return { items: page.items, next: page.next_cursor };
+  };
+  const pages = usePages(load, status);
+  useChanges(() => pages.isFirst && pages.reload(), PAUSE);
   const replay = useAction(async (id: string | null) => {
-    await client.post("/api/v1/triggers/deliveries/replay", id ? { id } : {});
-    loaded.reload();
+    let result: Replayed;
+    // All dead letters take several requests.
+    do {
+      result = await client.act<Replayed>("POST", "/api/v1/triggers/deliveries/replay", id ? { id } : {});
+    } while (!id && result.has_more && result.replayed > 0);
+    pages.reload();
   });
-  const canReplay = may(session, "agent");
+  const canReplay = may(session, "agent") && status === "dead_letter";
   return (
     <Card title="Webhook deliveries" wide>
+      <Select
+        label="State"
+        value={status}
+        options={[
+          ["dead_letter", "dead letters"],
+          ["pending", "pending"],
+        ]}
+        set={setStatus}
+      />
       <ErrorBox error={replay.error} />
-      <Show loaded={loaded}>
-        {({ items }) => {
-          if (items.length === 0) return <Empty>No delivery waits, and none is a dead letter.</Empty>;
-          const dead = items.filter((item) => item.status === "dead_letter").length;
-          return (
+      <Show loaded={pages}>
+        {(items) =>
+          items.length === 0 ? (
+            <Empty>{status === "pending" ? "No delivery is pending." : "There are no dead letters."}</Empty>
+          ) : (
             <>
-              {canReplay && dead > 0 && (
+              {canReplay && (
                 <button type="button" disabled={replay.isRunning} onClick={() => replay.run(null)}>
                   Replay all dead letters
                 </button>
               )}
-              <Table label="Deliveries" head={["Trigger", "Fired", "Attempts", "State", ""]}>
+              <Table label="Deliveries" head={["Trigger", "Fired", "Attempts", "Reason", ""]}>
                 {items.map((item) => (
                   <tr key={item.id}>
                     <td dir="auto">{item.trigger_name}</td>
                     <td>{age(item.fired_at)}</td>
                     <td>{item.attempts}</td>
+                    <td>{item.reason ?? ""}</td>
                     <td>
-                      {item.status === "dead_letter" ? "dead letter" : "pending"}
-                      {item.reason && `: ${item.reason}`}
-                    </td>
-                    <td>
-                      {canReplay && item.status === "dead_letter" && (
+                      {canReplay && (
                         <button type="button" disabled={replay.isRunning} onClick={() => replay.run(item.id)}>
                           Replay
                         </button>
@@ -239,9 +204,10 @@ function DeliveryList() {
                   </tr>
                 ))}
               </Table>
+              <More pages={pages} />
             </>
-          );
-        }}
+          )
+        }
       </Show>
     </Card>
   );
