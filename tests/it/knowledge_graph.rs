@@ -17,6 +17,15 @@ async fn result(node: &Node, name: &str, arguments: Value) -> Value {
     response.body["result"].clone()
 }
 
+#[tokio::test]
+async fn graph_has_no_prompts_about_other_tools() {
+    let node = graph_options().start();
+    let request = node.client.post(format!("{}/mcp", node.url()));
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "prompts/list", "params": {}});
+    let response = Request(request.bearer_auth(&node.key)).json(&body).send().await;
+    assert_eq!(response.body["result"]["prompts"], json!([]));
+}
+
 /// The result of a tool, which must succeed.
 async fn call(node: &Node, name: &str, arguments: Value) -> Value {
     let result = result(node, name, arguments).await;

@@ -140,6 +140,17 @@ async fn keys_decide_which_tools_there_are() {
     assert_eq!(tool_names(&node, Some(&bound)).await, all);
     let read = tool_names(&node, Some(&reader)).await;
     assert_eq!(read.len(), 6, "{read:?}");
+    // Prompts name no tool that the key does not have.
+    let prompts = call_as(&node, Some(&reader), "prompts/list", json!({})).await.body;
+    let prompts = array(&prompts["result"]["prompts"]).clone();
+    assert_eq!(prompts.len(), 1, "{prompts:?}");
+    let load = json!({"name": "load_context", "arguments": {"topic": "tea"}});
+    let load = call_as(&node, Some(&reader), "prompts/get", load).await.body;
+    let text = load["result"]["messages"][0]["content"]["text"].as_str().expect("a text");
+    assert!(text.contains("sulcus_context") && !text.contains("sulcus_feedback"), "{text}");
+    let record = json!({"name": "record_learnt"});
+    let record = call_as(&node, Some(&reader), "prompts/get", record).await;
+    assert_eq!(record.body["error"]["code"], -32_602, "{}", record.body);
     let hidden = json!({"name": "sulcus_remember", "arguments": {"content": "x"}});
     let hidden = call_as(&node, Some(&reader), "tools/call", hidden).await;
     assert_eq!(hidden.body["error"]["code"], -32_602, "{}", hidden.body);

@@ -31,7 +31,12 @@ async fn tenants_see_nothing_of_each_other() {
         get(&two, &path).await.assert_error(404, "not_found");
         assert_eq!(get(&two, "/agent/nodes").await.ok()["total"], 0);
         assert_eq!(get(&two, "/org").await.ok()["plan_tier"], "middle");
-        assert_eq!(get(&two, "/org").await.ok()["nodes_limit"], 50_000);
+        let org = get(&two, "/org").await.ok();
+        assert_eq!(
+            (&org["nodes_limit"], &org["limits"]["memories"]),
+            (&json!(50_000), &json!(50_000))
+        );
+        assert_eq!(org["limits"]["edges"], Value::Null);
         let search = node.request_as(&two, Method::POST, "/agent/search");
         let found = search.json(&json!({"query": "fox"})).send().await.ok();
         assert!(array(&found).is_empty());

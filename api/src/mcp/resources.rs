@@ -49,42 +49,60 @@ pub(super) async fn read(call: &Call, uri: &str) -> ApiResult<Option<String>> {
     text.map(Some).map_err(|_| ApiError::internal())
 }
 
-pub(super) fn prompts() -> Vec<Prompt> {
+/// The prompts whose tools the caller has.
+pub(super) fn prompts(has: impl Fn(&str) -> bool) -> Vec<Prompt> {
     let topic = PromptArgument::new("topic")
         .with_description("What the conversation is about.")
         .with_required(false);
     let summary = PromptArgument::new("summary")
         .with_description("What happened, if it is not in the conversation.")
         .with_required(false);
-    vec![
-        Prompt::new(LOAD_CONTEXT, Some("Load what is known before you begin."), Some(vec![topic])),
-        Prompt::new(
-            RECORD_LEARNT,
-            Some("Store what was learnt in this conversation."),
-            Some(vec![summary]),
-        ),
-    ]
+    let load = Some("Load what is known before you begin.");
+    let record = Some("Store what was learnt in this conversation.");
+    let mut prompts = vec![
+        Prompt::new(LOAD_CONTEXT, load, Some(vec![topic])),
+        Prompt::new(RECORD_LEARNT, record, Some(vec![summary])),
+    ];
+    prompts.retain(|prompt| has(tool_of(&prompt.name)));
+    prompts
 }
 
-/// The text of a prompt; `None` if there is none of this name.
-pub(super) fn prompt(name: &str, argument: impl Fn(&str) -> Option<String>) -> Option<String> {
+/// The tool that a prompt is about.
+fn tool_of(prompt: &str) -> &'static str {
+    if prompt == LOAD_CONTEXT { "sulcus_context" } else { "sulcus_remember" }
+}
+
+/// The text of a prompt; `None` if there is none of this name, or the caller does not have its tool.
+pub(super) fn prompt(
+    name: &str,
+    has: impl Fn(&str) -> bool,
+    argument: impl Fn(&str) -> Option<String>,
+) -> Option<String> {
+    if !has(tool_of(name)) {
+        return None;
+    }
+    let of = |tool: &str, text: &'static str| if has(tool) { text } else { "" };
     match name {
         LOAD_CONTEXT => {
             let about = argument("topic").map(|topic| format!(" with the query {topic:?}"));
+            let feedback = of(
+                "sulcus_feedback",
+                " If a memory turns out to be outdated or wrong, report it with sulcus_feedback.",
+            );
             Some(format!(
-                "Call sulcus_context{} and read the memories. Use them without repeating them. If a \
-                 memory turns out to be outdated or wrong, report it with sulcus_feedback.",
+                "Call sulcus_context{} and read the memories. Use them without repeating them.{feedback}",
                 about.unwrap_or_default()
             ))
         }
         RECORD_LEARNT => {
-            let of = argument("summary").map(|text| format!("\n\nWhat happened: {text}"));
+            let summary = argument("summary").map(|text| format!("\n\nWhat happened: {text}"));
+            let search = of("sulcus_search", " Search first with sulcus_search.");
             Some(format!(
                 "Look back at this conversation. Store each fact, preference, decision and procedure that \
                  will matter later with sulcus_remember: one statement per memory, clear without this \
-                 conversation. Search first with sulcus_search. If a memory no longer holds, pass its id \
-                 as `supersedes`. Store no secrets and nothing that is only of this moment.{}",
-                of.unwrap_or_default()
+                 conversation.{search} If a memory no longer holds, pass its id as `supersedes`. Store no \
+                 secrets and nothing that is only of this moment.{}",
+                summary.unwrap_or_default()
             ))
         }
         _ => None,

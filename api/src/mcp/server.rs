@@ -178,7 +178,8 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        list!(context, ListPromptsResult::with_all_items(resources::prompts()))
+        let prompts = resources::prompts(|tool| self.tool(tool).is_some());
+        list!(context, ListPromptsResult::with_all_items(prompts))
     }
 
     async fn get_prompt(
@@ -190,7 +191,8 @@ impl ServerHandler for Server {
             let value = request.arguments.as_ref()?.get(name)?.as_str()?;
             Some(value.to_owned()).filter(|text| !text.is_empty())
         };
-        let text = resources::prompt(&request.name, argument).ok_or_else(|| {
+        let has = |tool: &str| self.tool(tool).is_some();
+        let text = resources::prompt(&request.name, has, argument).ok_or_else(|| {
             ErrorData::invalid_params(format!("there is no prompt {:?}", request.name), None)
         })?;
         Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]).into())

@@ -1,6 +1,8 @@
 //! The caller and its tenant, in the shapes that published clients read. All features are included
 //! in every tier.
 
+use std::collections::BTreeMap;
+
 use storage::model::limits::Limit;
 
 use crate::prelude::*;
@@ -54,6 +56,8 @@ pub(crate) struct Org {
     nodes_limit: Nullable<u64>,
     max_seats: Nullable<u64>,
     seats_used: u64,
+    /// All limits by name; null is unlimited.
+    limits: BTreeMap<&'static str, Option<u64>>,
     features: String,
     created_at: Time,
 }
@@ -113,6 +117,7 @@ async fn org(session: &Session) -> ApiResult<Org> {
         nodes_limit: session.limit(Limit::Memories),
         max_seats: session.limit(Limit::Keys),
         seats_used: keys,
+        limits: Limit::ALL.into_iter().map(|limit| (limit.name(), session.limit(limit))).collect(),
         features: FEATURES.join(","),
         created_at: Time(tenant.created_at),
     })

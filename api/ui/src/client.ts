@@ -11,6 +11,8 @@ export type Connection = "ok" | "no_leader" | "lost" | "rejected";
 const PATIENCE = 30_000;
 const PAUSE = 500;
 const PAUSE_MAX = 5_000;
+/** Milliseconds between two looks at a node that does not respond. */
+const PROBE_PAUSE = 2_000;
 /** Milliseconds that a node may take: for reads, for writes, and for operations on the cluster. */
 const READ_TIMEOUT = 15_000;
 const WRITE_TIMEOUT = 35_000;
@@ -23,8 +25,10 @@ interface Call {
   method: string;
   path: string;
   body?: unknown;
-  /** Whether it changes nothing: then it reflects the last write, and is repeated. */
+  /** Whether it reads: then it reflects the last write. */
   isRead?: boolean;
+  /** Whether it may be sent again although the node may have done it. */
+  isRepeatable?: boolean;
   /** Whether it takes an idempotency key: then it is done once, however often it is sent. */
   isOnce?: boolean;
   timeout?: number;
@@ -61,15 +65,31 @@ export class Client {
     if (connection === this.connection) return;
     this.connection = connection;
     for (const listener of this.listeners) listener(connection);
+    if (connection === "lost") void this.awaitNode();
+  }
+
+  /** Waits until the node responds again. What failed meanwhile is then loaded again. */
+  private async awaitNode(): Promise<void> {
+    while (this.connection === "lost" && !this.ended.signal.aborted) {
+      await new Promise((resolve) => setTimeout(resolve, PROBE_PAUSE));
+      const signal = AbortSignal.any([this.ended.signal, AbortSignal.timeout(READ_TIMEOUT)]);
+      const isReady = await fetch("/readyz", { signal, credentials: "omit" }).then((response) => response.ok, () => false);
+      if (isReady && this.connection === "lost") this.set("ok");
+    }
   }
 
   get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
-    return this.call<T>({ method: "GET", path: withQuery(path, query), isRead: true, ...(signal && { signal }) });
+    return this.call<T>({ method: "GET", path: withQuery(path, query), isRead: true, isRepeatable: true, ...(signal && { signal }) });
   }
 
-  /** A POST that only reads. */
-  ask<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
-    return this.call<T>({ method: "POST", path, body, isRead: true, ...(signal && { signal }) });
+  /** A POST that changes nothing. */
+  ask<T>(path: string, body: unknown, signal: AbortSignal): Promise<T> {
+    return this.call<T>({ method: "POST", path, body, isRead: true, isRepeatable: true, signal });
+  }
+
+  /** A search: each one warms what it returns, so it is not sent again. */
+  search<T>(body: unknown, signal: AbortSignal): Promise<T> {
+    return this.call<T>({ method: "POST", path: "/api/v1/agent/search", body, isRead: true, signal });
   }
 
   /** A write that takes an idempotency key: of one memory, of a batch, or a new trigger. */
@@ -96,8 +116,8 @@ export class Client {
         // A response 503 or 429 means that nothing happened. Without a response, it may have.
         const isWaiting = error.status === 503 || (error.status === 429 && error.retryAfter !== null);
         const isUnknown = error.status === 0 || error.status === 504;
-        if (!isWaiting && !(isUnknown && (call.isRead || call.isOnce))) {
-          throw isUnknown ? new RequestError(error.status, error.code, `${error.message} It may be done: look before you repeat it.`) : error;
+        if (!isWaiting && !(isUnknown && (call.isRepeatable || call.isOnce))) {
+          throw isUnknown && !call.isRead ? new RequestError(error.status, error.code, `${error.message} It may be done: look before you repeat it.`) : error;
         }
         const pause = Math.min(PAUSE_MAX, error.retryAfter === null ? PAUSE : 1000 * error.retryAfter);
         await new Promise((resolve) => setTimeout(resolve, pause));
@@ -113,8 +133,9 @@ export class Client {
     return lines.flatMap((line) => (line.startsWith("[-] ") ? [line.slice(4)] : []));
   }
 
+  /** The days of "yesterday" and of filters are those of the person. */
   private headers(): Record<string, string> {
-    return { Authorization: `Bearer ${this.key}` };
+    return { Authorization: `Bearer ${this.key}`, "X-Timezone": Intl.DateTimeFormat().resolvedOptions().timeZone };
   }
 
   private async send<T>(call: Call, headers: Record<string, string>): Promise<T> {
@@ -149,7 +170,10 @@ export class Client {
   async stream(path: string, lastId: string | null, signal: AbortSignal): Promise<ReadableStream<Uint8Array>> {
     const headers = { ...this.headers(), ...(lastId && { "Last-Event-ID": lastId }) };
     const response = await fetch(path, { headers, signal: AbortSignal.any([signal, this.ended.signal]), credentials: "omit" });
-    if (response.ok && response.body) return response.body;
+    if (response.ok && response.body) {
+      this.set("ok");
+      return response.body;
+    }
     if (response.status === 401) this.set("rejected");
     throw errorOf(response, json(await response.text()));
   }

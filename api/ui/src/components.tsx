@@ -175,6 +175,25 @@ export function Input({ label, hint, set, type = "text", ...input }: InputProps)
   );
 }
 
+/** A number as the person writes it. The browser rejects what is none, or out of bounds, at the submission. */
+export function NumberInput(props: {
+  label: string;
+  hint?: string;
+  placeholder?: string;
+  required?: boolean;
+  min: number;
+  max?: number;
+  value: string;
+  set: (value: string) => void;
+}) {
+  const { label, hint, set, ...input } = props;
+  return (
+    <Field label={label} {...(hint ? { hint } : {})}>
+      {(id) => <input id={id} type="number" step="any" {...input} onInput={(event) => set(event.currentTarget.value)} />}
+    </Field>
+  );
+}
+
 export function TextArea(props: { label: string; rows: number; value: string; required?: boolean; set: (value: string) => void }) {
   const { label, set, ...area } = props;
   return (
@@ -240,9 +259,10 @@ export function Dialog({ title, close, isGuarded, children }: DialogProps) {
   );
 }
 
-/** A button whose action needs a confirmation. */
-export function Confirm(props: {
+interface ConfirmProps {
   label: string;
+  /** What it is about, for screen readers. */
+  subject?: string;
   question: ComponentChildren;
   run: () => Promise<void>;
   disabled?: boolean;
@@ -251,42 +271,54 @@ export function Confirm(props: {
   isMild?: boolean;
   /** A name that the person must write. */
   confirmation?: string;
-}) {
-  const [text, setText] = useState("");
-  const kind = props.isMild ? "" : "danger";
+}
+
+/** A button whose action needs a confirmation. */
+export function Confirm(props: ConfirmProps) {
   const [isOpen, setOpen] = useState(false);
-  const confirm = useAction(async () => {
-    await props.run();
-    setOpen(false);
-  });
+  const name = props.subject ? `${props.label} ${props.subject}` : undefined;
   return (
     <>
-      <button type="button" class={kind} disabled={props.disabled} title={props.title} onClick={() => setOpen(true)}>
+      <button
+        type="button"
+        class={props.isMild ? "" : "danger"}
+        aria-label={name}
+        disabled={props.disabled}
+        title={props.title}
+        onClick={() => setOpen(true)}
+      >
         {props.label}
       </button>
-      {isOpen && (
-        <Dialog title={props.label} close={() => setOpen(false)}>
-          <p>{props.question}</p>
-          {props.confirmation && (
-            <Input label={`Write ${props.confirmation} to confirm`} value={text} set={setText} />
-          )}
-          <ErrorBox error={confirm.error} />
-          <div class="actions">
-            <button type="button" onClick={() => setOpen(false)}>
-              Cancel
-            </button>
-            <button
-              type="button"
-              class={kind || "primary"}
-              disabled={confirm.isRunning || (props.confirmation !== undefined && text !== props.confirmation)}
-              onClick={() => confirm.run()}
-            >
-              {props.label}
-            </button>
-          </div>
-        </Dialog>
-      )}
+      {isOpen && <ConfirmDialog {...props} close={() => setOpen(false)} />}
     </>
+  );
+}
+
+function ConfirmDialog({ label, question, run, isMild, confirmation, close }: ConfirmProps & { close: () => void }) {
+  const [text, setText] = useState("");
+  const confirm = useAction(async () => {
+    await run();
+    close();
+  });
+  return (
+    <Dialog title={label} close={close}>
+      <p>{question}</p>
+      {confirmation && <Input label={`Write ${confirmation} to confirm`} value={text} set={setText} />}
+      <ErrorBox error={confirm.error} />
+      <div class="actions">
+        <button type="button" onClick={close}>
+          Cancel
+        </button>
+        <button
+          type="button"
+          class={isMild ? "primary" : "danger"}
+          disabled={confirm.isRunning || (confirmation !== undefined && text !== confirmation)}
+          onClick={() => confirm.run()}
+        >
+          {label}
+        </button>
+      </div>
+    </Dialog>
   );
 }
 

@@ -4,6 +4,8 @@ import { RequestError } from "./errors";
 import type { StreamItem } from "./types";
 
 const PAUSE = 2_000;
+/** Pause after a refusal that will last, as of a namespace. */
+const LONG_PAUSE = 60_000;
 /** Milliseconds without a byte after which the stream counts as broken: a node sends some each 15 s. */
 const SILENCE_MAX = 40_000;
 
@@ -50,6 +52,7 @@ export class Events {
   private async follow(signal: AbortSignal): Promise<void> {
     let last: string | null = null;
     while (!signal.aborted) {
+      let pause = PAUSE;
       try {
         const body = await this.source.stream("/api/v1/events", last, signal);
         this.set(true);
@@ -64,13 +67,14 @@ export class Events {
         if (error instanceof RequestError) {
           // The key ended.
           if (error.status === 401) return;
-          // The events after the last one are trimmed: it continues with new ones.
-          if (error.status === 410) last = null;
+          // The events after the last one are trimmed, or those of another cluster: it goes on with new ones.
+          if (error.status === 410 || error.status === 409) last = null;
+          if (error.status === 403 || error.status === 429) pause = LONG_PAUSE;
         }
       }
       if (signal.aborted) return;
       this.set(false);
-      await new Promise((resolve) => setTimeout(resolve, PAUSE));
+      await new Promise((resolve) => setTimeout(resolve, pause));
     }
   }
 }

@@ -48,6 +48,11 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, key: unkno
       pending.current?.abort();
     };
   }, [run, every]);
+  const connection = useConnection();
+  useEffect(() => {
+    // The node responds again.
+    if (connection === "ok" && state.error) run();
+  }, [connection]);
   const isStale = state.name !== name;
   const data = isStale && !keep ? null : state.data;
   return { data, error: isStale ? null : state.error, isStale, reload: run };
@@ -66,24 +71,26 @@ interface CursorPage<T> {
 }
 
 /** The pages of a list, one after the other. A reload begins with the first one. */
-export function usePages<T>(load: (cursor: string | null, signal?: AbortSignal) => Promise<CursorPage<T>>, key: unknown = null): Pages<T> {
+export function usePages<T>(load: (cursor: string | null, signal: AbortSignal) => Promise<CursorPage<T>>, key: unknown = null): Pages<T> {
   const first = useLoad((signal) => load(null, signal), key);
   const [further, setFurther] = useState<{ of: CursorPage<T> | null; pages: CursorPage<T>[]; error: Error | null }>({ of: null, pages: [], error: null });
   // Pages after another first page are not of this list.
-  const pages = further.of === first.data ? further.pages : [];
-  const last = pages.at(-1) ?? first.data;
-  const next = last?.next ?? null;
+  const { pages, error } = further.of === first.data ? further : { pages: [], error: null };
+  const next = (pages.at(-1) ?? first.data)?.next ?? null;
+  const pending = useRef<AbortController | null>(null);
+  useEffect(() => () => pending.current?.abort(), [first.data]);
   const more = async () => {
-    try {
-      const page = await load(next);
-      setFurther({ of: first.data, pages: [...pages, page], error: null });
-    } catch (error) {
-      setFurther({ of: first.data, pages, error: error as Error });
-    }
+    const { signal } = (pending.current = new AbortController());
+    const of = first.data;
+    const result = await load(next, signal).then(
+      (page) => ({ of, pages: [...pages, page], error: null }),
+      (failure: Error) => ({ of, pages, error: failure }),
+    );
+    if (!signal.aborted) setFurther(result);
   };
   return {
     data: first.data && [...first.data.items, ...pages.flatMap((page) => page.items)],
-    error: first.error ?? further.error,
+    error: first.error ?? error,
     isStale: first.isStale,
     reload: first.reload,
     more: next === null ? null : () => void more(),
@@ -194,4 +201,14 @@ export function useTheme(): string {
     return () => removeEventListener(THEME_CHANGE, changed);
   }, []);
   return theme;
+}
+
+/** The present time, every so many milliseconds: ages of events advance. */
+export function useNow(every: number): number {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), every);
+    return () => clearInterval(timer);
+  }, [every]);
+  return now;
 }

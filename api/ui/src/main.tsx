@@ -12,23 +12,18 @@ import { applyTheme, chosenTheme, darkSystem, THEME, THEMES } from "./theme";
 import { keyOfAddress, SessionContext, type Session, store, storedKey, useSession } from "./session";
 import type { Identity, Role } from "./types";
 
-async function open(key: string, logOut: () => void): Promise<Session> {
-  const client = new Client(key);
-  try {
-    if (client.isOperator) {
-      await client.get("/cluster/clock").catch((error: unknown) => {
-        throw explained(error, "This is an operator key. It works at the operator's listener of a node, by default port 4281.");
-      });
-      return { client, role: "operator", identity: null, logOut };
-    }
-    const identity = await client.get<Identity>("/api/v1/auth/verify").catch((error: unknown) => {
-      throw explained(error, "This is the operator's listener, which needs an operator key (op-hearth-…).");
+/** The session of a client, once the node has accepted its key. */
+async function open(client: Client, logOut: () => void): Promise<Session> {
+  if (client.isOperator) {
+    await client.get("/cluster/clock").catch((error: unknown) => {
+      throw explained(error, "This is an operator key. It works at the operator's listener of a node, by default port 4281.");
     });
-    return { client, role: identity.role as Role, identity, logOut };
-  } catch (error) {
-    client.close();
-    throw error;
+    return { client, role: "operator", identity: null, logOut };
   }
+  const identity = await client.get<Identity>("/api/v1/auth/verify").catch((error: unknown) => {
+    throw explained(error, "This is the operator's listener, which needs an operator key (op-hearth-…).");
+  });
+  return { client, role: identity.role as Role, identity, logOut };
 }
 
 function explained(error: unknown, text: string): unknown {
@@ -39,6 +34,8 @@ function App() {
   const [session, setSession] = useState<Session | null>(null);
   const [error, setError] = useState<Error | null>(null);
   const [isOpening, setOpening] = useState(true);
+  /** A key of an address, while another one is in use. */
+  const [offered, setOffered] = useState<string | null>(null);
   /** The client of the session, or of the one that is opened. */
   const current = useRef<Client | null>(null);
   const end = () => {
@@ -50,44 +47,76 @@ function App() {
     store(null);
     end();
   };
-  const signIn = async (key: string, keep: boolean) => {
+  const signIn = async (text: string, keep: boolean) => {
     end();
     setOpening(true);
+    setOffered(null);
     setError(null);
+    const key = text.trim();
+    const client = (current.current = new Client(key));
+    const isCurrent = () => current.current === client;
     try {
-      const opened = await open(key.trim(), logOut);
-      current.current = opened.client;
-      store(keep ? key.trim() : null);
-      opened.client.watch((connection) => {
+      const opened = await open(client, logOut);
+      if (!isCurrent()) return;
+      store(keep ? key : null);
+      client.watch((connection) => {
         if (connection !== "rejected") return;
         logOut();
         setError(new Error("The key is no longer valid."));
       });
       setSession(opened);
     } catch (failure) {
+      if (!isCurrent()) return;
+      end();
       setError(failure as Error);
-    } finally {
-      setOpening(false);
     }
+    setOpening(false);
   };
   useEffect(() => {
-    const given = keyOfAddress();
-    const key = given ?? storedKey();
-    if (key) void signIn(key, given === null);
+    const [given, stored] = [keyOfAddress(), storedKey()];
+    // Any page may lead here with a key: it replaces no other one without a question.
+    if (given && stored && given !== stored) setOffered(given);
+    const key = stored ?? given;
+    if (key) void signIn(key, stored !== null);
     else setOpening(false);
-    // A key that is pasted into the address of an open page.
     const changed = () => {
       const other = keyOfAddress();
-      if (other) void signIn(other, false);
+      if (other && other !== current.current?.key) setOffered(other);
     };
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
+  if (offered && !isOpening) {
+    return <Offer replaces={session?.identity?.agent_label ?? "operator key"} accept={() => signIn(offered, false)} refuse={() => setOffered(null)} />;
+  }
   if (!session) return <SignIn signIn={signIn} error={error} isOpening={isOpening} />;
   return (
     <SessionContext.Provider value={session}>
       <Shell key={session.client.key} />
     </SessionContext.Provider>
+  );
+}
+
+/** The question before a key of an address replaces the one in use. */
+function Offer({ replaces, accept, refuse }: { replaces: string; accept: () => void; refuse: () => void }) {
+  return (
+    <main class="sign-in">
+      <section class="card">
+        <h1>Another key</h1>
+        <p>
+          This address has another key than the one in use (<span dir="auto">{replaces}</span>). Use it only if the address is your own: what
+          you store goes to the tenant of the key.
+        </p>
+        <div class="actions">
+          <button type="button" class="primary" onClick={refuse}>
+            Stay
+          </button>
+          <button type="button" onClick={accept}>
+            Use the other key
+          </button>
+        </div>
+      </section>
+    </main>
   );
 }
 

@@ -43,11 +43,45 @@ export type CreatedKey = Schemas["CreatedKeyView"];
 export type Rule = Schemas["RuleView"];
 export type RuleList = Schemas["RuleList"];
 export type AuditLog = Schemas["AuditLogPage"];
+export type AuditAction = AuditLog["items"][number]["action"];
 export type Updated = Schemas["Updated"];
 export type BulkDeleted = Schemas["BulkDeleted"];
 export type Restored = Schemas["Restored"];
 
 export const MEMORY_TYPES = ["episodic", "semantic", "preference", "procedural", "fact", "moment"] as const satisfies readonly MemoryType[];
+export const AUDIT_ACTIONS = [
+  "key.create",
+  "key.rotate",
+  "key.delete",
+  "key.namespace",
+  "key.use",
+  "access_rule.change",
+  "settings.change",
+  "retention.change",
+  "retention.delete",
+  "memory.delete",
+  "memory.delete_bulk",
+  "memory.change_bulk",
+  "memory.restore_bulk",
+  "memory.purge",
+  "trigger.create",
+  "trigger.change",
+  "trigger.delete",
+  "tenant.create",
+  "tenant.change",
+  "tenant.delete",
+  "tier.change",
+  "member.add",
+  "member.remove",
+  "leader.transfer",
+  "cluster.verify",
+  "clock.set",
+  "edge.delete",
+  "backup.create",
+  "webhooks.release",
+  "model.change",
+  "memory.import",
+] as const satisfies readonly AuditAction[];
 export type TriggerEvent = NewTrigger["event"];
 export const TRIGGER_EVENTS = [
   ["on_store", "a memory is stored"],

@@ -22,9 +22,10 @@ const OPTIONS = [
 ];
 
 export class Cluster {
-  static async start() {
+  /** Three nodes; without TLS, unless `tls` says so. */
+  static async start({ tls } = {}) {
     const folder = mkdtempSync(join(tmpdir(), "hearth-dashboard-"));
-    const options = ["--json", "--http", "--nodes", "3", "--base-port", "0", "--embedder", "hashing"];
+    const options = ["--json", ...(tls ? [] : ["--http"]), "--nodes", "3", "--base-port", "0", "--embedder", "hashing"];
     const environment = { ...process.env, HEARTH_PROFILES: join(folder, "profiles.toml") };
     const child = spawn(BINARY, ["dev", ...options, "--data", join(folder, "data")], {
       stdio: ["ignore", "pipe", "inherit"],

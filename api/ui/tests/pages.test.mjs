@@ -95,7 +95,7 @@ test("dialogs are accessible, and close with Escape", async () => {
     ["keys", "Rotate"],
   ]) {
     await go(page, `/${path}`);
-    await page.getByRole("button", { name, exact: true }).first().click();
+    await page.getByRole("button", { name: new RegExp(`^${name}`) }).first().click();
     await page.getByRole("dialog").waitFor();
     await assertAccessible(page, name);
     await page.keyboard.press("Escape");
@@ -151,6 +151,11 @@ test("operators work over plain HTTP on another name", async () => {
   const key = await page.getByLabel("Key", { exact: true }).inputValue();
   assert.match(key, /^sk-hearth-/, "Escape does not lose the key");
   await page.getByRole("button", { name: "Done" }).click();
+  // A tier that exists is not overwritten.
+  await page.getByText("New tier").click();
+  await page.getByLabel("Name of the tier").fill("free");
+  await page.getByRole("button", { name: "Create the tier" }).click();
+  await page.getByText("This tier exists").waitFor();
   const row = page.getByRole("row", { name: /second/ });
   await row.getByRole("button", { name: "Change" }).click();
   await page.getByRole("dialog").getByLabel("memories").fill("10");
@@ -162,6 +167,10 @@ test("operators work over plain HTTP on another name", async () => {
   await row.getByRole("button", { name: "Delete" }).click();
   const remove = page.getByRole("dialog").getByRole("button", { name: "Delete" });
   assert.ok(await remove.isDisabled(), "the name confirms it");
+  await page.getByRole("dialog").getByLabel("Write second to confirm").fill("second");
+  await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
+  await row.getByRole("button", { name: "Delete" }).click();
+  assert.ok(await remove.isDisabled(), "at each time");
   await page.getByRole("dialog").getByLabel("Write second to confirm").fill("second");
   await remove.click();
   await row.waitFor({ state: "detached" });
@@ -175,6 +184,13 @@ test("another key in an open page replaces the first", async () => {
   await page.evaluate((key) => {
     location.hash = `#key=${key}`;
   }, created.key);
+  // Any page may lead here with a key: it is a question.
+  await page.getByRole("button", { name: "Stay" }).click();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.evaluate((key) => {
+    location.hash = `#key=${key}`;
+  }, created.key);
+  await page.getByRole("button", { name: "Use the other key" }).click();
   await page.getByText("the other one").waitFor();
   assert.equal(await page.getByRole("link", { name: "Keys and access" }).count(), 0);
   await page.context().close();

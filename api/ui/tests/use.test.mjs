@@ -33,9 +33,12 @@ test("a newcomer stores, searches, and sees a trigger fire", async () => {
   await button(page, "New trigger").click();
   await page.getByLabel("Name", { exact: true }).fill("preferences");
   await page.getByLabel("of the type").selectOption("preference");
+  // Key by key, as people write.
+  await page.getByLabel("hotter than").pressSequentially("0.05");
+  assert.equal(await page.getByLabel("hotter than").inputValue(), "0.05");
   await page.getByLabel("Message").fill("learnt: {label}");
   await button(page, "Create").click();
-  await page.getByRole("cell", { name: "preferences" }).waitFor();
+  await page.getByRole("cell", { name: "preferences", exact: true }).waitFor();
   await page.getByRole("link", { name: "Memories" }).click();
   await button(page, "New memory").click();
   await page.getByLabel("Text").fill("The user prefers metric units.");
@@ -45,6 +48,11 @@ test("a newcomer stores, searches, and sees a trigger fire", async () => {
   await page.getByLabel("Find by").selectOption("meaning");
   await page.getByLabel("Question").fill("metric units");
   await page.getByLabel("Question").press("Enter");
+  await page.locator(".results li").first().waitFor();
+  // The same question again is another search.
+  const again = page.waitForRequest((request) => request.url().endsWith("/agent/search"));
+  await page.getByLabel("Question").press("Enter");
+  await again;
   const result = page.locator(".results li").first();
   await result.getByText("The user prefers metric units.").waitFor();
   // The factors multiply to the score.
@@ -80,6 +88,27 @@ print([found.pointer_summary for found in memory.search("published client", limi
   await assertNoFaults(page);
 });
 
+test("the page works over TLS", async () => {
+  const secure = await Cluster.start({ tls: true });
+  try {
+    // The authority is that of the cluster, of which a browser warns.
+    const page = await browser.open(secure.url(), secure.key, "/overview", { ignoreHTTPSErrors: true });
+    await page.getByText("live", { exact: true }).waitFor();
+    await go(page, "/memories");
+    await button(page, "New memory").click();
+    await page.getByLabel("Text").fill("stored over TLS");
+    await button(page, "Store").click();
+    await page.getByRole("link", { name: "stored over TLS" }).waitFor();
+    await go(page, "/overview");
+    await page.getByRole("link", { name: "stored over TLS" }).waitFor();
+    const protocol = await page.evaluate(() => performance.getEntriesByType("navigation")[0].nextHopProtocol);
+    assert.equal(protocol, "h2");
+    await assertNoFaults(page);
+  } finally {
+    await secure.stop();
+  }
+});
+
 test("a revoked key ends its page", async () => {
   const created = await cluster.call("POST", "/keys", { name: "leaver", role: "reader" });
   const page = await browser.open(cluster.url(), created.key);
@@ -98,7 +127,7 @@ test("access rules name who could read a namespace", async () => {
   await rules.getByLabel("Namespace", { exact: true }).fill("public");
   await rules.getByLabel("Policy").selectOption("deny");
   await rules.getByRole("button", { name: "Add the rule" }).click();
-  await rules.getByRole("cell", { name: "public" }).waitFor();
+  await rules.getByRole("cell", { name: "public", exact: true }).waitFor();
   await page.getByLabel("Namespace", { exact: true }).last().fill("secret");
   const table = page.getByRole("region", { name: "Who could read this namespace" });
   await table.getByRole("row", { name: "outsider reader no" }).waitFor();
@@ -119,10 +148,15 @@ test("locked memories explain themselves, and bulk changes are previewed", async
   await cluster.call("PATCH", `/agent/nodes/${locked.id}`, { tags: ["with a, comma"] });
   await button(page, "Edit").click();
   await page.getByLabel("Text").fill("a changed memory of the bulk");
+  await page.getByRole("spinbutton", { name: "Heat", exact: true }).fill("");
+  await button(page, "Save").click();
+  assert.equal(await page.getByRole("spinbutton", { name: "Heat", exact: true }).evaluate((input) => input.validity.valid), false);
+  await page.getByRole("spinbutton", { name: "Heat", exact: true }).fill("0.625");
   await button(page, "Save").click();
   await page.locator(".memory-text", { hasText: "a changed memory of the bulk" }).waitFor();
   const changed = await cluster.call("GET", `/agent/nodes/${locked.id}`);
   assert.deepEqual(changed.tags, ["with a, comma"]);
+  assert.ok(Math.abs(changed.heat - 0.625) < 0.001, changed.heat);
   await go(page, "/memories");
   await page.getByLabel("Words").fill("bulk");
   await page.getByText("2 memories").waitFor();
@@ -193,6 +227,7 @@ test("the page follows events, and goes on after the leader dies", async () => {
   const other = (leader + 1) % 3;
   const survivor = await browser.open(cluster.url(other), cluster.key);
   const lost = await browser.open(cluster.url(leader), cluster.key);
+  const list = await browser.open(cluster.url(leader), cluster.key, "/memories");
   await survivor.getByText("live", { exact: true }).waitFor();
   await cluster.call("POST", "/agent/nodes", { label: "seen at once" });
   await survivor.getByRole("link", { name: "seen at once" }).first().waitFor();
@@ -204,16 +239,20 @@ test("the page follows events, and goes on after the leader dies", async () => {
   await survivor.getByLabel("Text").fill("stored without the old leader");
   await button(survivor, "Store").click();
   await survivor.getByRole("link", { name: "stored without the old leader" }).waitFor();
-  // The node returns, and its page goes on by itself.
+  await list.getByLabel("Words").fill("old leader");
+  await list.getByText(/^The node at .* does not respond/).waitFor();
+  // The node returns, and its pages go on by themselves.
   cluster.restart(leader);
   await lost.getByText(/^The node at .* does not respond/).waitFor({ state: "detached", timeout: 3 * PATIENCE });
   await lost.getByText("live", { exact: true }).waitFor();
+  // What could not be loaded meanwhile is loaded.
+  await list.getByRole("link", { name: "stored without the old leader" }).waitFor();
   // Without a majority there is no leader.
   await go(survivor, "/overview");
   cluster.restarted.kill("SIGKILL");
   cluster.kill((other + 1) % 3);
   await survivor.getByText(/degraded, .*leader/).waitFor({ timeout: 2 * PATIENCE });
-  assert.deepEqual([...survivor.faults, ...lost.faults], []);
+  assert.deepEqual([...survivor.faults, ...lost.faults, ...list.faults], []);
   await survivor.context().close();
   await lost.context().close();
 });

@@ -177,11 +177,18 @@ fn claude(all: Value) -> Result<Vec<Found>, Failure> {
         let title = string(&conversation["name"]);
         for message in conversation["chat_messages"].as_array().into_iter().flatten() {
             let id = string(&message["uuid"]).filter(|_| message["sender"] == "human");
-            let (Some(id), Some(label)) = (id, string(&message["text"])) else { continue };
+            let (Some(id), Some(label)) = (id, text_of(message)) else { continue };
             found.push(of_message("claude", &id, label, &title, time(&message["created_at"])));
         }
     }
     Ok(found)
+}
+
+/// The text of a message: its own, or that of its parts.
+fn text_of(message: &Value) -> Option<String> {
+    let parts = message["content"].as_array().into_iter().flatten();
+    let parts: Vec<_> = parts.filter_map(|part| string(&part["text"])).collect();
+    string(&message["text"]).or_else(|| Some(parts.join("\n"))).filter(|text| !text.is_empty())
 }
 
 /// What a person wrote in a conversation.
@@ -328,10 +335,13 @@ mod tests {
         let messages = json!([
             {"uuid": "u1", "text": "I prefer metric units", "sender": "human"},
             {"uuid": "u2", "text": "noted", "sender": "assistant"},
+            {"uuid": "u3", "text": "", "sender": "human",
+                "content": [{"type": "text", "text": "and"}, {"type": "text", "text": "tea"}]},
         ]);
         let lines =
             converted(claude(json!([{"name": "Units", "chat_messages": messages}])).unwrap());
-        assert_eq!(lines.len(), 1);
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[1]["label"], "and\ntea");
         assert_eq!(lines[0]["metadata"], json!({"conversation": "Units"}));
     }
 

@@ -30,7 +30,7 @@ enum Command {
         /// reader, agent or admin
         #[arg(long, default_value = "agent")]
         role: String,
-        /// Where it stores memories by default
+        /// Namespace that its searches prefer
         #[arg(long, short)]
         namespace: Option<String>,
         /// Bind it to this namespace. May be repeated

@@ -1,8 +1,10 @@
 //! `hearth open`: the dashboard in a browser, signed in with the key of a profile.
 //!
-//! The browser gets the key by a redirect from a listener on loopback, which responds once, at an address
-//! that cannot be guessed. Other users of the machine see the arguments of a process, so these have no key.
+//! The browser gets the key by a redirect from a listener on loopback. Other users of the machine see the
+//! arguments of a process, so these have no key, but a random path. The listener responds once, to a process
+//! of the same user (on Linux, where the system tells).
 
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -24,8 +26,8 @@ const DEFAULT_PROGRAM: &str = if cfg!(target_os = "macos") { "open" } else { "xd
 const BROWSER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time limit of one of its connections.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest first line of a request.
-const LINE_BYTES_MAX: u64 = 1_024;
+/// Longest head of a request.
+const HEAD_BYTES_MAX: u64 = 16 << 10;
 
 /// Arguments of `hearth open`.
 #[derive(Args)]
@@ -72,26 +74,50 @@ fn start_browser(address: &str) -> Result<(), String> {
     browser.spawn().map(drop).map_err(failed)
 }
 
-/// Leads the first request for `path` to `address`. Others get 404.
+/// Leads the first request for `path` to `address`. Others get 404, and other users nothing.
 async fn redirect_once(listener: &TcpListener, path: &str, address: &str) {
     loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
+        let Ok((stream, peer)) = listener.accept().await else { continue };
+        if !is_own(peer) {
+            continue;
+        }
         if timeout(REQUEST_TIMEOUT, respond(stream, path, address)).await == Ok(Some(true)) {
             return;
         }
     }
 }
 
+/// Whether the process at the other end of a connection on loopback is one of the same user.
+#[cfg(target_os = "linux")]
+fn is_own(peer: SocketAddr) -> bool {
+    // Each line: number, local address, remote address, state, queues, timer, retransmits, user, …
+    let SocketAddr::V4(peer) = peer else { return false };
+    let local = format!("{:08X}:{:04X}", u32::from_ne_bytes(peer.ip().octets()), peer.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let user = table.lines().find_map(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        (fields.next() == Some(&local)).then(|| fields.nth(5)).flatten()
+    });
+    user == Some(&rustix::process::getuid().as_raw().to_string())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_own(_: SocketAddr) -> bool {
+    true
+}
+
 /// Responds to a request. Returns whether it was for `path`; `None` if the connection ended.
 async fn respond(mut stream: TcpStream, path: &str, address: &str) -> Option<bool> {
-    let mut line = String::new();
-    BufReader::new((&mut stream).take(LINE_BYTES_MAX)).read_line(&mut line).await.ok()?;
-    let is_right = line.split(' ').nth(1) == Some(path);
-    let head = match is_right {
+    let mut head = String::new();
+    let mut lines = BufReader::new((&mut stream).take(HEAD_BYTES_MAX));
+    // The whole head: what is unread at the end would break the connection.
+    while lines.read_line(&mut head).await.ok()? > 2 {}
+    let is_right = head.split(' ').nth(1) == Some(path);
+    let status = match is_right {
         true => format!("303 See Other\r\nLocation: {address}\r\nReferrer-Policy: no-referrer"),
         false => "404 Not Found".to_owned(),
     };
-    let response = format!("HTTP/1.1 {head}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let response = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     stream.write_all(response.as_bytes()).await.ok()?;
     stream.shutdown().await.ok()?;
     Some(is_right)

@@ -302,7 +302,10 @@ impl Outcome {
         for Rejected { line, message, .. } in errors.iter().take(REJECTED_MAX) {
             print(&harmless(&format!("{}: {message}", name(*line)?)))?;
         }
-        Ok(())
+        match rejected.saturating_sub(REJECTED_MAX as u64) {
+            0 => Ok(()),
+            more => print(&format!("… and {more} more")),
+        }
     }
 }
 

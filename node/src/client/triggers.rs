@@ -128,12 +128,14 @@ impl Triggers {
             Command::Enable { id } => enable(&connection, &id, true, is_json).await,
             Command::Disable { id } => enable(&connection, &id, false, is_json).await,
             Command::Delete { ids } => {
-                for id in ids {
-                    let path = path(&id)?;
+                for id in &ids {
+                    let path = path(id)?;
                     let _: Value = connection.write_once(Method::DELETE, &path, None).await?;
-                    print(&format!("{id} is deleted."))?;
+                    if !is_json {
+                        print(&format!("{id} is deleted."))?;
+                    }
                 }
-                Ok(())
+                if is_json { print_json(&json!({ "deleted": ids })) } else { Ok(()) }
             }
             Command::History { id, limit } => {
                 let query = [("trigger_id", id), ("limit", Some(limit.to_string()))];

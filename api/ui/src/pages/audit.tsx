@@ -4,18 +4,18 @@ import { Card, Empty, Input, More, Page, Select, Show, Table } from "../componen
 import { moment } from "../format";
 import { usePages, useSettled } from "../hooks";
 import { useSession } from "../session";
-import type { AuditLog } from "../types";
+import { AUDIT_ACTIONS, type AuditAction, type AuditLog } from "../types";
 
 const LIMIT = 50;
 
 export function AuditPage() {
   const { client } = useSession();
   const [chain, setChain] = useState<"administration" | "data">("administration");
-  const [action, setAction] = useState("");
+  const [action, setAction] = useState<AuditAction | "">("");
   const [keyId, setKeyId] = useState("");
   const path = client.isOperator ? "/cluster/audit" : "/api/v1/admin/audit";
-  const filters = useSettled({ action: action.trim(), key_id: keyId.trim(), ...(!client.isOperator && { chain }) });
-  const load = async (cursor: string | null, signal?: AbortSignal) => {
+  const filters = useSettled({ action, key_id: keyId.trim(), ...(!client.isOperator && { chain }) });
+  const load = async (cursor: string | null, signal: AbortSignal) => {
     const page = await client.get<AuditLog>(path, { limit: LIMIT, order: "desc", ...filters, cursor }, signal);
     return { items: page.items, next: page.next_cursor };
   };
@@ -37,7 +37,7 @@ export function AuditPage() {
             <Input label="Id of a key" value={keyId} placeholder="all" set={setKeyId} />
           </>
         )}
-        <Input label="Action" value={action} placeholder="all, or key.create" set={setAction} />
+        <Select label="Action" value={action} options={[["", "all"], ...AUDIT_ACTIONS.map((name) => [name, name] as const)]} set={setAction} />
       </div>
       <Card title="Entries" wide>
         <Show loaded={pages}>

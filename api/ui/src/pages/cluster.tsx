@@ -68,6 +68,7 @@ function MemberRow({ member, reload }: { member: Member; reload: () => void }) {
           {member.role === "voter" && (
             <Confirm
               label="Make it leader"
+              subject={`node ${member.id}`}
               isMild
               question={`Node ${member.id} leads from then on. Writes wait for less than a second.`}
               run={transfer}
@@ -76,6 +77,7 @@ function MemberRow({ member, reload }: { member: Member; reload: () => void }) {
           {member.role !== "leader" && (
             <Confirm
               label="Remove"
+              subject={`node ${member.id}`}
               question={`Node ${member.id} leaves the cluster for good: its data folder cannot join again.`}
               confirmation={String(member.id)}
               run={remove}

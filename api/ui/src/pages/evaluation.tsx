@@ -10,7 +10,7 @@ export function Evaluation({ memory }: { memory: Memory }) {
   const client = useClient();
   const [event, setEvent] = useState<TriggerEvent>("on_store");
   const body = { event, node_id: memory.id };
-  const loaded = useLoad((signal) => client.ask<Result>("/api/v1/triggers/evaluate", body, signal), body);
+  const loaded = useLoad((signal) => client.ask<Result>("/api/v1/triggers/evaluate", body, signal), [body, memory.updated_at]);
   return (
     <Card title="Triggers, as a dry run">
       <Select label="If this happened to the memory" value={event} options={TRIGGER_EVENTS} set={setEvent} />

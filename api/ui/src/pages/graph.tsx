@@ -40,7 +40,7 @@ export function GraphPage({ path }: { path: string[] }) {
   const load = async (signal: AbortSignal): Promise<Content> => {
     if (start) {
       const memory = await client.get<Memory>(`/api/v1/agent/nodes/${start}`, {}, signal);
-      return merged({ memories: new Map([[start, memory]]), links: new Map() }, await neighboursOf(start));
+      return merged({ memories: new Map([[start, memory]]), links: new Map() }, await neighboursOf(start, signal));
     }
     if (may(session, "admin")) {
       const graph = await client.get<Graph>("/api/v1/admin/visualize/graph", { limit: size }, signal);
@@ -48,8 +48,8 @@ export function GraphPage({ path }: { path: string[] }) {
     }
     return content(await client.get<Memory[]>("/api/v1/agent/hot_nodes", { limit: size }, signal), []);
   };
-  const neighboursOf = async (id: string): Promise<Content> => {
-    const { neighbors } = await client.get<Neighbours>(`/api/v1/agent/graph/neighbors/${id}`, { limit: NEIGHBOURS });
+  const neighboursOf = async (id: string, signal?: AbortSignal): Promise<Content> => {
+    const { neighbors } = await client.get<Neighbours>(`/api/v1/agent/graph/neighbors/${id}`, { limit: NEIGHBOURS }, signal);
     const links = neighbors.map((other) => ({ source: id, target: other.id, relation: other.relation, weight: other.weight }));
     return content(neighbors, links);
   };

@@ -15,7 +15,7 @@ type Tree = { [name: string]: Tree | number | string | boolean | null };
 
 export function HeatPage() {
   const client = useClient();
-  const loaded = useLoad(() => client.get<SettingsView>("/api/v1/settings/thermo"));
+  const loaded = useLoad((signal) => client.get<SettingsView>("/api/v1/settings/thermo", {}, signal));
   // What the person wrote, by the path of the setting.
   const [texts, setTexts] = useState<Texts>({});
   return (

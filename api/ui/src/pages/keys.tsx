@@ -26,7 +26,7 @@ export function KeysPage() {
   const [isAdding, setAdding] = useState(false);
   const [shown, setShown] = useState<CreatedKey | null>(null);
   const keys = useLoad((signal) => allKeys(client, null, signal));
-  const rules = useLoad(() => client.get<RuleList>("/api/v1/namespaces/acl"));
+  const rules = useLoad((signal) => client.get<RuleList>("/api/v1/namespaces/acl", {}, signal));
   // Counts what may change who could read something.
   const [changes, setChanges] = useState(0);
   const changed = () => {
@@ -76,6 +76,8 @@ function KeyRow({ of: key, reload, show }: { of: Key; reload: () => void; show: 
     show(rotated);
     reload();
   };
+  // The text of a key begins with its id.
+  const isOwn = client.key.startsWith(`sk-hearth-${key.id}`);
   const revoke = async () => {
     await client.act("DELETE", `/api/v1/keys/${key.id}`);
     reload();
@@ -98,8 +100,19 @@ function KeyRow({ of: key, reload, show }: { of: Key; reload: () => void; show: 
       </td>
       <td>
         <div class="actions">
-          <Confirm isMild label="Rotate" question="The key gets a new text. The old one works for an hour." run={rotate} />
-          <Confirm label="Revoke" question={`The key ${key.name} stops working at once, and its triggers stop firing.`} run={revoke} />
+          <Confirm
+            isMild
+            label="Rotate"
+            subject={key.name}
+            question={`The key gets a new text. The old one works for an hour.${isOwn ? " It is the key of this page." : ""}`}
+            run={rotate}
+          />
+          <Confirm
+            label="Revoke"
+            subject={key.name}
+            question={`The key ${key.name} stops working at once, and its triggers stop firing.${isOwn ? " It is the key of this page, which ends too." : ""}`}
+            run={revoke}
+          />
         </div>
       </td>
     </tr>
@@ -202,7 +215,7 @@ function Rules({ keys, loaded, changed }: { keys: Key[]; loaded: Loaded<RuleList
                   <td>{rule.policy}</td>
                   <td>{age(rule.created_at)}</td>
                   <td>
-                    <Confirm label="Delete" question="The rule ends at once." run={() => remove(rule)} />
+                    <Confirm label="Delete" subject={`the rule for ${rule.namespace}`} question="The rule ends at once." run={() => remove(rule)} />
                   </td>
                 </tr>
               ))}

@@ -1,5 +1,5 @@
 // Memories: the list, the search, and one memory. The address has the filters, so that the way back has
-// them too.
+// them too; a search is put again by Enter.
 import { useEffect, useState } from "preact/hooks";
 import { Card, Empty, Heat, Input, Marks, MemoryLink, Page, Select, Show, Table } from "../components";
 import { Explain, ExplainLegend } from "../explain";
@@ -31,6 +31,8 @@ const DEFAULTS = {
   page: "1",
 };
 type Filters = typeof DEFAULTS;
+/** The filters of a search, and its number: the same question may be put again. */
+type Question = Filters & { number: number };
 const FURTHER = ["tags", "metadata", "agent", "min_heat", "time_from", "time_to"] as const;
 
 export function MemoriesPage({ path }: { path: string[] }) {
@@ -61,7 +63,7 @@ function useFilters(): [Filters, (change: Partial<Filters>) => void] {
 function MemoryLists() {
   const session = useSession();
   const [filters, set] = useFilters();
-  const [question, setQuestion] = useState<Filters | null>(null);
+  const [question, setQuestion] = useState<Question | null>(null);
   const [isAdding, setAdding] = useState(false);
   const [changes, setChanges] = useState(0);
   const isSearch = filters.by === "meaning";
@@ -73,7 +75,7 @@ function MemoryLists() {
   const submit = (event: Event) => {
     event.preventDefault();
     // All filters as they are at this moment.
-    setQuestion(filters.words.trim() === "" ? null : { ...filters, words: filters.words.trim() });
+    setQuestion(filters.words.trim() === "" ? null : { ...filters, number: (question?.number ?? 0) + 1 });
   };
   return (
     <Page title="Memories" actions={add}>
@@ -123,7 +125,7 @@ function MemoryLists() {
         </div>
         <FurtherFilters filters={filters} set={set} isSearch={isSearch} />
       </form>
-      {isSearch ? <Results filters={question} /> : <List filters={filters} set={set} changes={changes} />}
+      {isSearch ? <Results question={question} /> : <List filters={filters} set={set} changes={changes} />}
     </Page>
   );
 }
@@ -163,7 +165,7 @@ function ListFilters({ filters, set }: FilterProps) {
 }
 
 function FurtherFilters({ filters, set, isSearch }: FilterProps & { isSearch: boolean }) {
-  const isUsed = FURTHER.some((name) => filters[name] !== "");
+  const [isUsed] = useState(FURTHER.some((name) => filters[name] !== ""));
   return (
     <details open={isUsed}>
       <summary>More filters</summary>
@@ -206,7 +208,7 @@ function List({ filters, set, changes }: FilterProps & { changes: number }) {
     setSelected(next);
   };
   const canWrite = may(session, "agent");
-  const page = Number(filters.page);
+  const page = Math.max(1, Number(filters.page) || 1);
   return (
     <>
       {canWrite && selected.size > 0 && (
@@ -216,6 +218,14 @@ function List({ filters, set, changes }: FilterProps & { changes: number }) {
         {(data) => {
           if (data.total === 0) return <Empty>No memory matches.</Empty>;
           const pages = Math.max(1, Math.ceil(data.total / PAGE_SIZE));
+          // Memories of the last page were deleted.
+          if (page > pages) {
+            return (
+              <button type="button" onClick={() => set({ page: String(pages) })}>
+                Show the last page
+              </button>
+            );
+          }
           return (
             <>
               <Table
@@ -273,14 +283,32 @@ function MemoryCells({ memory }: { memory: Memory }) {
   );
 }
 
-/** The body of a search: entries without a value are left out. */
+/** The entries of a filter by metadata, as a list reads them: JSON where it is some, or a text. */
+function entriesOf(text: string): [string, unknown][] {
+  const parts = text.split(",").flatMap((part) => part.trim() || []);
+  return parts.map((part) => {
+    const at = part.indexOf("=");
+    if (at <= 0) throw new Error(`Metadata: write name=value in place of ${part}.`);
+    return [part.slice(0, at).trim(), jsonOr(part.slice(at + 1))];
+  });
+}
+
+function jsonOr(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/** The body of a search: what has no value is left out. */
 function bodyOf(filters: Filters) {
   const { words, tier, memory_type, namespace, tags, metadata, agent, time_from, time_to } = filters;
   const list = tags.split(",").flatMap((tag) => tag.trim() || []);
-  const entries = metadata.split(",").flatMap((entry) => (entry.includes("=") ? [entry.trim().split("=", 2)] : []));
+  const entries = entriesOf(metadata);
   const fields = { memory_type, namespace, agent, time_from, time_to };
   return {
-    query: words,
+    query: words.trim(),
     limit: RESULTS,
     explain: true,
     tier,
@@ -291,12 +319,11 @@ function bodyOf(filters: Filters) {
 }
 
 /** A search by meaning. It warms its first results, as that of an agent, so it waits for Enter. */
-function Results({ filters }: { filters: Filters | null }) {
+function Results({ question }: { question: Question | null }) {
   const client = useClient();
-  const search = async (signal: AbortSignal) =>
-    filters ? client.ask<SearchResult[]>("/api/v1/agent/search", bodyOf(filters), signal) : [];
-  const loaded = useLoad(search, filters);
-  if (!filters) {
+  const search = async (signal: AbortSignal) => (question ? client.search<SearchResult[]>(bodyOf(question), signal) : []);
+  const loaded = useLoad(search, question);
+  if (!question) {
     return <Empty>Write a question, and press Enter. The search warms its first results, as that of an agent does.</Empty>;
   }
   const longest = Math.max(0.001, ...(loaded.data ?? []).map((result) => result.score));

@@ -1,7 +1,7 @@
 // One memory: its text, heat, edges, history and origin, and what can be done with it.
 import { useMemo, useState } from "preact/hooks";
 import { Chart, type Series } from "../chart";
-import { Card, Confirm, Empty, ErrorBox, Fact, Heat, Input, Marks, MemoryLink, More, Page, Select, Show, Table, TextArea } from "../components";
+import { Card, Confirm, Empty, ErrorBox, Fact, Heat, Input, Marks, MemoryLink, More, NumberInput, Page, Select, Show, Table, TextArea } from "../components";
 import { age, duration, eventWords, moment } from "../format";
 import { floorOf, halfLife, heatAt } from "../heat-curve";
 import { useAction, useLoad, usePages } from "../hooks";
@@ -15,7 +15,7 @@ const EVENTS = 50;
 
 export function MemoryRecord({ id }: { id: string }) {
   const client = useClient();
-  const loaded = useLoad(() => client.get<AnchoredMemory>(`/api/v1/agent/nodes/${encodeURIComponent(id)}`, { anchor: true }), id);
+  const loaded = useLoad((signal) => client.get<AnchoredMemory>(`/api/v1/agent/nodes/${encodeURIComponent(id)}`, { anchor: true }, signal), id);
   return (
     <Page title="Memory" actions={<a href="#/memories">All memories</a>}>
       <Show loaded={loaded}>
@@ -26,7 +26,7 @@ export function MemoryRecord({ id }: { id: string }) {
             <Facts memory={memory} />
             <Edges id={memory.id} />
             <Evaluation memory={memory} />
-            <Past id={memory.id} />
+            <Past memory={memory} />
           </div>
         )}
       </Show>
@@ -155,10 +155,10 @@ function Edit({ memory, close }: { memory: Memory; close: () => void }) {
         <TextArea label="Text" rows={8} value={texts.label} set={(label) => set({ label })} />
         <div class="filters">
           <Select label="Type" value={texts.memory_type} options={MEMORY_TYPES.map((name) => [name, name])} set={(memory_type) => set({ memory_type })} />
-          <Input label="Namespace" value={texts.namespace} set={(namespace) => set({ namespace })} />
+          <Input label="Namespace" required value={texts.namespace} set={(namespace) => set({ namespace })} />
           <Select label="Decay class" value={texts.decay_class} options={DECAY_CLASSES.map((name) => [name, name])} set={(decay_class) => set({ decay_class })} />
-          <Input label="Heat" value={texts.current_heat} set={(current_heat) => set({ current_heat })} />
-          <Input label="Cools to this heat at most" value={texts.min_heat} set={(min_heat) => set({ min_heat })} />
+          <NumberInput label="Heat" required min={0} max={1} value={texts.current_heat} set={(current_heat) => set({ current_heat })} />
+          <NumberInput label="Cools to this heat at most" required min={0} max={1} value={texts.min_heat} set={(min_heat) => set({ min_heat })} />
         </div>
         <TextArea label="Tags, one per line" rows={2} value={texts.tags} set={(tags) => set({ tags })} />
         <TextArea label="Metadata, as JSON" rows={3} value={texts.metadata} set={(metadata) => set({ metadata })} />
@@ -179,7 +179,7 @@ function Edit({ memory, close }: { memory: Memory; close: () => void }) {
 /** The heat since the anchor, and its projection. */
 function HeatCard({ memory }: { memory: AnchoredMemory }) {
   const client = useClient();
-  const loaded = useLoad(() => client.get<SettingsView>("/api/v1/settings/thermo"));
+  const loaded = useLoad((signal) => client.get<SettingsView>("/api/v1/settings/thermo", {}, signal));
   return (
     <Card title="Heat">
       <Show loaded={loaded}>{({ config }) => <Curve memory={memory} settings={config} />}</Show>
@@ -275,7 +275,7 @@ function Facts({ memory }: { memory: Memory }) {
 function Edges({ id }: { id: string }) {
   const client = useClient();
   const query = { limit: NEIGHBOURS };
-  const loaded = useLoad(() => client.get<Neighbours>(`/api/v1/agent/graph/neighbors/${id}`, query), id);
+  const loaded = useLoad((signal) => client.get<Neighbours>(`/api/v1/agent/graph/neighbors/${id}`, query, signal), id);
   return (
     <Card title="Edges" actions={<a href={`#/graph/${id}`}>Show in the graph</a>}>
       <Show loaded={loaded}>
@@ -302,14 +302,15 @@ function Edges({ id }: { id: string }) {
 }
 
 /** The events of the memory, the latest first, as far as the journal goes back. */
-function Past({ id }: { id: string }) {
+function Past({ memory }: { memory: Memory }) {
+  const { id } = memory;
   const client = useClient();
-  const load = async (cursor: string | null, signal?: AbortSignal) => {
+  const load = async (cursor: string | null, signal: AbortSignal) => {
     const query = { node_id: id, limit: EVENTS, cursor };
     const page = await client.get<ActivityPage>("/api/v1/activity", query, signal);
     return { items: page.items, next: page.next_cursor };
   };
-  const pages = usePages(load, id);
+  const pages = usePages(load, [id, memory.updated_at]);
   return (
     <Card title="History" wide>
       <Show loaded={pages}>

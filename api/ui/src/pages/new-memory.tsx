@@ -16,7 +16,7 @@ export function NewMemoryForm({ close, stored }: { close: () => void; stored: (m
       label,
       memory_type: type,
       ...(namespace && { namespace }),
-      ...(tags && { tags: tags.split(",").map((tag) => tag.trim()) }),
+      ...(tags && { tags: tags.split(",").flatMap((tag) => tag.trim() || []) }),
     });
     stored(memory);
     close();

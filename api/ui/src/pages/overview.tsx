@@ -2,13 +2,15 @@
 import { useEffect, useState } from "preact/hooks";
 import { Bars, Card, Empty, Fact, MemoryLink, Page, Show } from "../components";
 import { age, BANDS, bytes, count, eventWords } from "../format";
-import { useChanges, useLoad } from "../hooks";
+import { useChanges, useLoad, useNow } from "../hooks";
 import { may, useClient, useSession } from "../session";
 import type { ActivityPage, Dashboard, MemoryStatus, Org, ServiceStatus, StorageUse, StreamItem } from "../types";
 
 /** Milliseconds between two readings of the counts while memories change, and of the usage. */
 const PAUSE = 10_000;
 const USAGE_PAUSE = 30_000;
+/** Milliseconds between two readings of the clock. */
+const AGE_PAUSE = 10_000;
 /** Events that are shown. */
 const EVENTS = 15;
 
@@ -46,7 +48,7 @@ function Health() {
 
 function Counts() {
   const client = useClient();
-  const loaded = useLoad(() => client.get<Dashboard>("/api/v1/admin/dashboard"));
+  const loaded = useLoad((signal) => client.get<Dashboard>("/api/v1/admin/dashboard", {}, signal));
   useChanges(loaded.reload, PAUSE);
   return (
     <Show loaded={loaded}>
@@ -85,7 +87,7 @@ function Counts() {
 /** The counts that every key may read: of what is open to it. */
 function OwnCounts() {
   const client = useClient();
-  const loaded = useLoad(() => client.get<MemoryStatus>("/api/v1/agent/memory/status"));
+  const loaded = useLoad((signal) => client.get<MemoryStatus>("/api/v1/agent/memory/status", {}, signal));
   useChanges(loaded.reload, PAUSE);
   return (
     <Show loaded={loaded}>
@@ -130,9 +132,9 @@ function Namespaces({ counts, total }: { counts: Record<string, number>; total: 
 
 function Usage() {
   const client = useClient();
-  const loaded = useLoad(async () => ({
-    org: await client.get<Org>("/api/v1/org"),
-    storage: await client.get<StorageUse>("/api/v1/agent/storage"),
+  const loaded = useLoad(async (signal) => ({
+    org: await client.get<Org>("/api/v1/org", {}, signal),
+    storage: await client.get<StorageUse>("/api/v1/agent/storage", {}, signal),
   }));
   useChanges(loaded.reload, USAGE_PAUSE);
   return (
@@ -150,6 +152,11 @@ function Usage() {
               <Share used={org.seats_used} max={org.max_seats} />
             </Fact>
             <Fact name="text">{bytes(storage.total_size_bytes)}</Fact>
+            {Object.entries(org.limits)
+              .filter(([name, max]) => max !== null && name !== "memories" && name !== "keys")
+              .map(([name, max]) => (
+                <Fact name={`limit of ${name.replace(/_/g, " ")}`}>{name === "bytes" ? bytes(max ?? 0) : count(max ?? 0)}</Fact>
+              ))}
           </dl>
         )}
       </Show>
@@ -180,7 +187,7 @@ function Live() {
   const client = useClient();
   const [lines, setLines] = useState<Line[]>([]);
   const [isConnected, setConnected] = useState(false);
-  const past = useLoad(() => client.get<ActivityPage>("/api/v1/activity", { limit: EVENTS }));
+  const past = useLoad((signal) => client.get<ActivityPage>("/api/v1/activity", { limit: EVENTS }, signal));
   useEffect(() => {
     const receive = (item: StreamItem) => setLines((before) => [lineOf(item), ...before].slice(0, EVENTS));
     return client.events.read({ receive, connected: setConnected });
@@ -193,7 +200,10 @@ function Live() {
     actor: item.actor,
     at: item.created_at,
   }));
-  const all = [...lines, ...old].slice(0, EVENTS);
+  // An event between the start of the stream and the list is in both.
+  const named = new Map([...old.toReversed(), ...lines.toReversed()].map((line) => [`${line.at} ${eventWords(line.kind)} ${line.node_id}`, line]));
+  const all = [...named.values()].reverse().slice(0, EVENTS);
+  useNow(AGE_PAUSE);
   return (
     <Card title="Activity" wide actions={<span class={isConnected ? "state good" : "state"}>{isConnected ? "live" : "not live"}</span>}>
       <Show loaded={past}>

@@ -35,8 +35,13 @@ export function SignIn(props: {
           Keep it until this tab is closed
         </label>
         <ErrorBox error={props.error} />
-        <button type="submit" class="primary" disabled={props.isOpening}>
-          {props.isOpening ? "Checking …" : "Sign in"}
+        {props.isOpening && (
+          <p class="dim" role="status">
+            Checking the key …
+          </p>
+        )}
+        <button type="submit" class="primary" >
+          Sign in
         </button>
       </form>
     </main>

@@ -70,7 +70,7 @@ export function TenantsPage() {
                   <TierRow key={tier.name} tier={tier} reload={tiers.reload} />
                 ))}
               </Table>
-              <NewTier reload={tiers.reload} />
+              <NewTier tiers={tierNames} reload={tiers.reload} />
             </>
           )}
         </Show>
@@ -132,15 +132,17 @@ function TenantRow({ tenant, tiers, reload, show }: TenantRowProps) {
           <button type="button" onClick={() => setChanging(true)}>
             Change
           </button>
-          <Confirm isMild label="New admin key" question="The other keys of the tenant stay valid." run={key} />
+          <Confirm isMild label="New admin key" subject={`of ${tenant.name}`} question="The other keys of the tenant stay valid." run={key} />
           <Confirm
             label={isActive ? "Suspend" : "Activate"}
+            subject={tenant.name}
             isMild={!isActive}
             question={isActive ? "All requests of the tenant are rejected until it is activated." : "The tenant may work again."}
             run={toggle}
           />
           <Confirm
             label="Delete"
+            subject={`tenant ${tenant.name}`}
             question="This deletes all memories, keys and triggers of the tenant for good."
             confirmation={tenant.name}
             run={remove}
@@ -259,35 +261,41 @@ function TierRow({ tier, reload }: { tier: Tier; reload: () => void }) {
           <button type="button" onClick={begin}>
             Change
           </button>
-          <Confirm label="Delete" question="A tier that tenants have is not deleted." run={remove} />
+          <Confirm label="Delete" subject={`tier ${tier.name}`} question="A tier that tenants have is not deleted." run={remove} />
         </div>
       </td>
     </tr>
   );
 }
 
-function NewTier({ reload }: { reload: () => void }) {
+function NewTier({ tiers, reload }: { tiers: string[]; reload: () => void }) {
   const client = useClient();
   const [name, setName] = useState("");
+  const [texts, setTexts] = useState<Record<string, string>>({});
   const save = useAction(async () => {
-    await client.act("PUT", `/cluster/tiers/${encodeURIComponent(name)}`, { limits: {} });
+    if (tiers.includes(name.trim())) throw new Error("This tier exists: change it in the table.");
+    await client.act("PUT", `/cluster/tiers/${encodeURIComponent(name.trim())}`, { limits: limitsOf(texts) });
     setName("");
+    setTexts({});
     reload();
   });
   return (
-    <form
-      class="filters"
-      onSubmit={(event) => {
-        event.preventDefault();
-        void save.run();
-      }}
-    >
-      <Input label="New tier" required value={name} set={setName} />
-      <button type="submit" disabled={save.isRunning}>
-        Create
-      </button>
-      <ErrorBox error={save.error} />
-    </form>
+    <details>
+      <summary>New tier</summary>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void save.run();
+        }}
+      >
+        <Input label="Name of the tier" required value={name} set={setName} />
+        <LimitFields names={LIMITS} texts={texts} set={setTexts} />
+        <ErrorBox error={save.error} />
+        <button type="submit" disabled={save.isRunning}>
+          Create the tier
+        </button>
+      </form>
+    </details>
   );
 }
 

@@ -1,9 +1,9 @@
 // The form of a trigger. It offers the settings of the chosen action, within the bounds of the interface.
 import { useState } from "preact/hooks";
-import { Dialog, ErrorBox, Field, Input, Select } from "../components";
+import { Dialog, ErrorBox, Input, NumberInput, Select } from "../components";
 import { useAction } from "../hooks";
 import { useClient } from "../session";
-import { MEMORY_TYPES, type NewTrigger, type Trigger, TRIGGER_EVENTS, type TriggerEvent } from "../types";
+import { MEMORY_TYPES, type MemoryType, type NewTrigger, type Trigger, TRIGGER_EVENTS, type TriggerEvent } from "../types";
 
 const ACTIONS = [
   ["notify", "report a message"],
@@ -21,56 +21,108 @@ const HINTS: Partial<Record<TriggerEvent, string>> = {
 };
 const YEAR = 31_536_000;
 
-type Config = NonNullable<NewTrigger["action_config"]>;
+/** What the person writes. Numbers stay texts until the form is sent. */
+interface Texts {
+  name: string;
+  namespace: string;
+  pattern: string;
+  above: string;
+  below: string;
+  most: string;
+  cooldown: string;
+  message: string;
+  url: string;
+  secret: string;
+  strength: string;
+  tag: string;
+}
+
+const EMPTY: Texts = {
+  name: "",
+  namespace: "",
+  pattern: "",
+  above: "",
+  below: "",
+  most: "",
+  cooldown: "",
+  message: "",
+  url: "",
+  secret: "",
+  strength: "",
+  tag: "",
+};
+
+type Action = NewTrigger["action"];
+
+/** The settings of an action; empty ones are left out. */
+function configOf(action: Action, texts: Texts): NonNullable<NewTrigger["action_config"]> | null {
+  switch (action) {
+    case "notify":
+      return texts.message ? { message: texts.message } : null;
+    case "webhook":
+      return { url: texts.url, ...(texts.secret && { webhook_secret: texts.secret }) };
+    case "boost":
+      return texts.strength ? { strength: Number(texts.strength) } : null;
+    case "tag":
+      return texts.tag ? { label: texts.tag } : null;
+    default:
+      return null;
+  }
+}
+
+const numberOf = (text: string): number | null => (text === "" ? null : Number(text));
 
 export function TriggerForm({ close, created }: { close: () => void; created: (trigger: Trigger) => void }) {
   const client = useClient();
-  const [trigger, setTrigger] = useState<NewTrigger>({ event: "on_store", action: "notify" });
-  const [config, setConfig] = useState<Partial<Config>>({});
-  const set = (change: Partial<NewTrigger>) => setTrigger({ ...trigger, ...change });
-  const configure = (change: Partial<Config>) => setConfig({ ...config, ...change });
+  const [event, setEvent] = useState<TriggerEvent>("on_store");
+  const [action, setAction] = useState<Action>("notify");
+  const [type, setType] = useState<MemoryType | "">("");
+  const [texts, setTexts] = useState(EMPTY);
+  const set = (change: Partial<Texts>) => setTexts({ ...texts, ...change });
+  const [above, below] = [numberOf(texts.above), numberOf(texts.below)];
+  const isEmptyRange = above !== null && below !== null && above >= below;
   const save = useAction(async () => {
-    const body = { ...trigger, ...(Object.keys(config).length > 0 && { action_config: config }) };
-    created(await client.write<Trigger>("POST", "/api/v1/triggers", body));
+    const trigger: NewTrigger = {
+      event,
+      action,
+      name: texts.name || null,
+      filter_memory_type: type || null,
+      filter_namespace: texts.namespace || null,
+      filter_label_pattern: texts.pattern || null,
+      filter_heat_above: above,
+      filter_heat_below: below,
+      max_fires: numberOf(texts.most),
+      cooldown_seconds: numberOf(texts.cooldown),
+      action_config: configOf(action, texts),
+    };
+    created(await client.write<Trigger>("POST", "/api/v1/triggers", trigger));
     close();
   });
-  const choose = (action: NewTrigger["action"]) => {
-    // The settings of another action are not those of this one.
-    setConfig({});
-    set({ action });
-  };
-  const { filter_heat_above: above, filter_heat_below: below } = trigger;
-  const isEmptyRange = typeof above === "number" && typeof below === "number" && above >= below;
-  const submit = (event: Event) => {
-    event.preventDefault();
+  const submit = (submitted: Event) => {
+    submitted.preventDefault();
     void save.run();
   };
   return (
     <Dialog title="New trigger" close={close}>
       <form onSubmit={submit}>
-        <Input label="Name" value={trigger.name ?? ""} maxLength={256} set={(name) => set({ name: name || null })} />
-        <Select label="When" value={trigger.event} options={TRIGGER_EVENTS} set={(event) => set({ event })} />
+        <Input label="Name" value={texts.name} maxLength={256} set={(name) => set({ name })} />
+        <Select label="When" value={event} options={TRIGGER_EVENTS} set={setEvent} />
         <fieldset>
           <legend>Only for memories</legend>
-          <Select
-            label="of the type"
-            value={trigger.filter_memory_type ?? ""}
-            options={[["", "any"], ...MEMORY_TYPES.map((type) => [type, type] as const)]}
-            set={(type) => set({ filter_memory_type: type === "" ? null : type })}
-          />
-          <Input label="of the namespace" placeholder="any" value={trigger.filter_namespace ?? ""} set={(text) => set({ filter_namespace: text || null })} />
-          <Input label="whose text contains" placeholder="anything" value={trigger.filter_label_pattern ?? ""} set={(text) => set({ filter_label_pattern: text || null })} />
-          <HeatInput label="hotter than" value={trigger.filter_heat_above} set={(heat) => set({ filter_heat_above: heat })} />
-          <HeatInput label="colder than" value={trigger.filter_heat_below} set={(heat) => set({ filter_heat_below: heat })} />
+          <Select label="of the type" value={type} options={[["", "any"], ...MEMORY_TYPES.map((name) => [name, name] as const)]} set={setType} />
+          <Input label="of the namespace" placeholder="any" value={texts.namespace} set={(namespace) => set({ namespace })} />
+          <Input label="whose text contains" placeholder="anything" value={texts.pattern} set={(pattern) => set({ pattern })} />
+          <NumberInput label="hotter than" placeholder="any heat" min={0} max={1} value={texts.above} set={(above) => set({ above })} />
+          <NumberInput label="colder than" placeholder="any heat" min={0} max={1} value={texts.below} set={(below) => set({ below })} />
           {isEmptyRange && <ErrorBox error={new Error("No heat is above the first and below the second.")} />}
-          {HINTS[trigger.event] && <small>{HINTS[trigger.event]}</small>}
+          {HINTS[event] && <small>{HINTS[event]}</small>}
         </fieldset>
-        <Select label="Then" value={trigger.action} options={ACTIONS} set={choose} />
-        <ActionFields action={trigger.action} config={config} configure={configure} />
+        <Select label="Then" value={action} options={ACTIONS} set={setAction} />
+        <ActionFields action={action} texts={texts} set={set} />
         <fieldset>
           <legend>At most</legend>
-          <NumberInput label="firings in all" placeholder="unlimited" min={1} value={trigger.max_fires} set={(max_fires) => set({ max_fires })} />
-          <NumberInput label="once in so many seconds" placeholder="0" min={0} max={YEAR} value={trigger.cooldown_seconds} set={(cooldown_seconds) => set({ cooldown_seconds })} />
+          <NumberInput label="firings in all" placeholder="unlimited" min={1} value={texts.most} set={(most) => set({ most })} />
+          <NumberInput label="once in so many seconds" placeholder="0" min={0} max={YEAR} value={texts.cooldown} set={(cooldown) => set({ cooldown })} />
         </fieldset>
         <ErrorBox error={save.error} />
         <div class="actions">
@@ -83,8 +135,7 @@ export function TriggerForm({ close, created }: { close: () => void; created: (t
   );
 }
 
-function ActionFields(props: { action: NewTrigger["action"]; config: Partial<Config>; configure: (change: Partial<Config>) => void }) {
-  const { action, config, configure } = props;
+function ActionFields({ action, texts, set }: { action: Action; texts: Texts; set: (change: Partial<Texts>) => void }) {
   switch (action) {
     case "notify":
       return (
@@ -95,21 +146,14 @@ function ActionFields(props: { action: NewTrigger["action"]; config: Partial<Con
           maxLength={4096}
           pattern=".*\S.*"
           title="A message has a character that is no space"
-          value={config.message ?? ""}
-          set={(message) => configure({ message: message || null })}
+          value={texts.message}
+          set={(message) => set({ message })}
         />
       );
     case "webhook":
       return (
         <>
-          <Input
-            label="Address"
-            type="url"
-            required
-            placeholder="https://hooks.example/hearth"
-            value={config.url ?? ""}
-            set={(url) => configure({ url })}
-          />
+          <Input label="Address" type="url" required placeholder="https://hooks.example/hearth" value={texts.url} set={(url) => set({ url })} />
           <Input
             label="Secret of the signature"
             type="password"
@@ -117,15 +161,13 @@ function ActionFields(props: { action: NewTrigger["action"]; config: Partial<Con
             maxLength={256}
             autocomplete="off"
             hint="Not shown again. Without it, deliveries are not signed."
-            value={config.webhook_secret ?? ""}
-            set={(secret) => configure({ webhook_secret: secret || null })}
+            value={texts.secret}
+            set={(secret) => set({ secret })}
           />
         </>
       );
     case "boost":
-      return (
-        <NumberInput label="By" placeholder="0.3" min={0.01} max={1} step={0.01} value={config.strength} set={(strength) => configure({ strength })} />
-      );
+      return <NumberInput label="By" placeholder="0.3" min={0.001} max={1} value={texts.strength} set={(strength) => set({ strength })} />;
     case "tag":
       return (
         <Input
@@ -134,39 +176,11 @@ function ActionFields(props: { action: NewTrigger["action"]; config: Partial<Con
           maxLength={64}
           pattern=".*[^\s#].*"
           title="A tag has a character besides # and spaces"
-          value={config.label ?? ""}
-          set={(label) => configure(label ? { label } : {})}
+          value={texts.tag}
+          set={(tag) => set({ tag })}
         />
       );
     default:
       return null;
   }
-}
-
-type NumberProps = {
-  label: string;
-  placeholder?: string;
-  value: number | null | undefined;
-  set: (value: number | null) => void;
-};
-
-function HeatInput({ placeholder = "any heat", ...props }: NumberProps) {
-  return <NumberInput {...props} placeholder={placeholder} min={0} max={1} step={0.01} />;
-}
-
-function NumberInput({ label, placeholder, value, set, ...range }: NumberProps & { min: number; max?: number; step?: number }) {
-  return (
-    <Field label={label}>
-      {(id) => (
-        <input
-          id={id}
-          type="number"
-          {...range}
-          placeholder={placeholder}
-          value={value ?? ""}
-          onInput={(event) => set(event.currentTarget.value === "" ? null : event.currentTarget.valueAsNumber)}
-        />
-      )}
-    </Field>
-  );
 }

@@ -15,7 +15,7 @@ export function TriggersPage() {
   const session = useSession();
   const { client } = session;
   const [isAdding, setAdding] = useState(false);
-  const load = async (cursor: string | null, signal?: AbortSignal) => {
+  const load = async (cursor: string | null, signal: AbortSignal) => {
     const page = await client.get<TriggerList>("/api/v1/triggers", { limit: LIMIT, cursor }, signal);
     return { items: page.items, next: page.next_cursor };
   };
@@ -89,7 +89,7 @@ function Row({ trigger, canWrite, reload }: { trigger: Trigger; canWrite: boolea
               <button type="button" disabled={toggle.isRunning} onClick={() => toggle.run()}>
                 {trigger.enabled ? "Disable" : "Enable"}
               </button>
-              <Confirm label="Delete" question={`This deletes the trigger ${trigger.name}.`} run={remove} />
+              <Confirm label="Delete" subject={trigger.name} question={`This deletes the trigger ${trigger.name}.`} run={remove} />
             </>
           ) : trigger.enabled ? (
             "enabled"
@@ -118,7 +118,7 @@ function filtersOf(trigger: Trigger): string {
 
 function Firings() {
   const client = useClient();
-  const loaded = useLoad(() => client.get<History>("/api/v1/triggers/history", { limit: 25 }));
+  const loaded = useLoad((signal) => client.get<History>("/api/v1/triggers/history", { limit: 25 }, signal));
   useChanges(loaded.reload, PAUSE);
   return (
     <Card title="History" wide>
@@ -149,7 +149,7 @@ function DeliveryList() {
   const session = useSession();
   const { client } = session;
   const [status, setStatus] = useState("dead_letter");
-  const load = async (cursor: string | null, signal?: AbortSignal) => {
+  const load = async (cursor: string | null, signal: AbortSignal) => {
     const page = await client.get<Deliveries>("/api/v1/triggers/deliveries", { limit: 50, status, cursor }, signal);
     return { items: page.items, next: page.next_cursor };
   };
