@@ -184,6 +184,14 @@ function Setting({ path, value, text, initial, isFixed, set }: SettingProps) {
   );
 }
 
+/** How many memories the changed heats put on the other side of the cold threshold at once. */
+function crossingsOf({ types }: Forecast): string {
+  const more = types.reduce((sum, type) => sum + (type.cold[0] ?? 0) - (type.cold_as_configured[0] ?? 0), 0);
+  if (more === 0) return "It would put no more memories and no fewer below the cold threshold.";
+  const count = `${Math.abs(more)} ${more > 0 ? "more" : "fewer"} memories`;
+  return `It would find ${count} below the cold threshold. Each crossing is an event, and may fire triggers.`;
+}
+
 /** What the changes would do, without doing it. */
 function Preview({ body }: { body: Changes }) {
   const client = useClient();
@@ -200,6 +208,7 @@ function Preview({ body }: { body: Changes }) {
               The next tick would archive {count(forecast.archived)} memories, and {count(forecast.archived_as_configured)} as
               configured now.
             </p>
+            <p>{crossingsOf(forecast)}</p>
             <Table
               label="Cold memories"
               head={["Type", "Memories", ...forecast.days.map((day) => (day === 0 ? "cold today" : `cold in ${day} days`))]}
