@@ -13,24 +13,17 @@ use serde::Serialize;
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(15);
 /// Samples that are kept: those of an hour.
 const SAMPLES_MAX: usize = 240;
-/// Metrics that are kept, without `hearth_`. Those with labels are added up; of a histogram, the
+/// Metrics that are kept: those of the charts. Those with labels are added up; of a histogram, the
 /// number and the sum of its values are kept.
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 9] = [
     "hearth_http_requests_total",
     "hearth_http_request_seconds",
-    "hearth_rate_limited_total",
     "hearth_memories",
     "hearth_cold_memories",
     "hearth_raft_term",
-    "hearth_raft_last_log_index",
-    "hearth_raft_applied_index",
     "hearth_peer_lag_entries",
-    "hearth_is_leader",
     "hearth_memory_resident_bytes",
     "hearth_disk_free_bytes",
-    "hearth_log_bytes",
-    "hearth_event_streams",
-    "hearth_webhooks_pending",
     "process_cpu_seconds_total",
 ];
 

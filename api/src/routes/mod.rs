@@ -37,7 +37,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::DefaultBodyLimit;
 use axum::http::header::{
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
@@ -96,8 +96,7 @@ pub fn public(app: &App, options: PublicOptions) -> Result<Router, String> {
     let (open, _) = health::routes().split_for_parts();
     // No external validator is contacted.
     let config = Config::from("/api/v1/openapi.json").validator_url("none");
-    let page = Router::from(SwaggerUi::new("/docs").config(config));
-    let page = page.layer(map_response(guard_page));
+    let page = guarded(SwaggerUi::new("/docs").config(config).into(), DOCS_POLICY);
     // All responses share the bytes.
     let document = Bytes::from(openapi());
     let document = get(async move || ([(CONTENT_TYPE, "application/json")], document));
@@ -108,7 +107,7 @@ pub fn public(app: &App, options: PublicOptions) -> Result<Router, String> {
     // Health is exempt: a busy node must not be restarted. So are the files of the dashboard: all
     // responses share their bytes.
     let routes = routes.layer(from_fn_with_state(app.clone(), counted)).merge(open);
-    let routes = routes.merge(dashboard_files::routes());
+    let routes = routes.merge(guarded(dashboard_files::routes(), DASHBOARD_POLICY));
     // Outside of what checks the key: a browser asks without one what it may send.
     Ok(finish(routes, app).layer(pages_of(&options.origins)?))
 }
@@ -237,7 +236,8 @@ pub fn operator(app: &App, registry: Registry, hosts: Vec<String>) -> Router {
     let metrics = async move || metrics_get(&registry);
     let (open, _) = health::routes().split_for_parts();
     let routes = open.merge(backups::routes()).merge(cluster::routes()).merge(models::routes());
-    let routes = routes.merge(tenants::routes()).merge(dashboard_files::routes());
+    let routes = routes.merge(tenants::routes());
+    let routes = routes.merge(guarded(dashboard_files::routes(), DASHBOARD_POLICY));
     let routes = routes.route("/metrics", get(metrics));
     let routes = routes.layer(from_fn_with_state(Arc::from(hosts), known_host));
     finish(routes, app).layer(map_response(name_process))
@@ -254,16 +254,30 @@ fn metrics_get(registry: &Registry) -> Response {
     }
 }
 
-/// Limits the page of the interface to files and requests of this node, as the dashboard: both may
-/// hold a key.
-async fn guard_page(mut response: Response) -> Response {
-    const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
-        connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; \
-        frame-ancestors 'none'";
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
+/// What a page may load and send: scripts, images and requests of this origin, styles as given, and
+/// nothing else. A page may hold a key.
+macro_rules! policy {
+    ($styles:literal) => {
+        concat!(
+            "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data:; \
+             base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src ",
+            $styles
+        )
+    };
+}
+const DASHBOARD_POLICY: &str = policy!("'self'");
+/// The page of the interface writes styles into its elements.
+const DOCS_POLICY: &str = policy!("'self' 'unsafe-inline'");
+
+/// The pages of these routes, with a policy.
+fn guarded(routes: Router<App>, policy: &'static str) -> Router<App> {
+    routes.layer(map_response(move |mut response: Response| {
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        std::future::ready(response)
+    }))
 }
 
 /// Adds the process id, so that the starter of a process can identify it.

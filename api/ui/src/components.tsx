@@ -259,6 +259,55 @@ export function Dialog({ title, close, isGuarded, children }: DialogProps) {
   );
 }
 
+interface FormProps extends Children {
+  /** What a submission does. */
+  action: { run: () => Promise<void>; error: Error | null; isRunning: boolean };
+  /** The name of the button. */
+  submit: string;
+  isDisabled?: boolean;
+  /** Whether fields and button are in one row. */
+  isRow?: boolean;
+  cancel?: () => void;
+}
+
+/** Fields, the button that submits them, and what went wrong. */
+export function Form({ action, submit, isDisabled, isRow, cancel, children }: FormProps) {
+  const send = (event: Event) => {
+    event.preventDefault();
+    void action.run();
+  };
+  const button = (
+    <button type="submit" class="primary" disabled={action.isRunning || isDisabled}>
+      {submit}
+    </button>
+  );
+  if (isRow) {
+    return (
+      <>
+        <form class="filters" onSubmit={send}>
+          {children}
+          {button}
+        </form>
+        <ErrorBox error={action.error} />
+      </>
+    );
+  }
+  return (
+    <form onSubmit={send}>
+      {children}
+      <ErrorBox error={action.error} />
+      <div class="actions">
+        {cancel && (
+          <button type="button" onClick={cancel}>
+            Cancel
+          </button>
+        )}
+        {button}
+      </div>
+    </form>
+  );
+}
+
 interface ConfirmProps {
   label: string;
   /** What it is about, for screen readers. */
@@ -294,7 +343,8 @@ export function Confirm(props: ConfirmProps) {
   );
 }
 
-function ConfirmDialog({ label, question, run, isMild, confirmation, close }: ConfirmProps & { close: () => void }) {
+/** The question of a `Confirm`. */
+export function ConfirmDialog({ label, question, run, isMild, disabled, confirmation, close }: ConfirmProps & { close: () => void }) {
   const [text, setText] = useState("");
   const confirm = useAction(async () => {
     await run();
@@ -302,7 +352,7 @@ function ConfirmDialog({ label, question, run, isMild, confirmation, close }: Co
   });
   return (
     <Dialog title={label} close={close}>
-      <p>{question}</p>
+      {typeof question === "string" ? <p>{question}</p> : question}
       {confirmation && <Input label={`Write ${confirmation} to confirm`} value={text} set={setText} />}
       <ErrorBox error={confirm.error} />
       <div class="actions">
@@ -312,7 +362,7 @@ function ConfirmDialog({ label, question, run, isMild, confirmation, close }: Co
         <button
           type="button"
           class={isMild ? "primary" : "danger"}
-          disabled={confirm.isRunning || (confirmation !== undefined && text !== confirmation)}
+          disabled={confirm.isRunning || disabled || (confirmation !== undefined && text !== confirmation)}
           onClick={() => confirm.run()}
         >
           {label}

@@ -1,6 +1,6 @@
 // What a page loads and when, and where it is.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import type { Connection } from "./client";
+import type { Client, Connection } from "./client";
 import { useClient } from "./session";
 import { THEME_CHANGE } from "./theme";
 
@@ -67,16 +67,20 @@ export interface Pages<T> extends Loaded<T[]> {
 
 interface CursorPage<T> {
   items: T[];
-  next: string | null | undefined;
+  next_cursor: string | null;
 }
 
-/** The pages of a list, one after the other. A reload begins with the first one. */
-export function usePages<T>(load: (cursor: string | null, signal: AbortSignal) => Promise<CursorPage<T>>, key: unknown = null): Pages<T> {
-  const first = useLoad((signal) => load(null, signal), key);
+type Query = Parameters<Client["get"]>[1];
+
+/** The pages of a list, one after the other. A reload, or another key, begins with the first one. */
+export function usePages<T>(path: string, query: Query, key: unknown = null): Pages<T> {
+  const client = useClient();
+  const load = (cursor: string | null, signal: AbortSignal) => client.get<CursorPage<T>>(path, { ...query, cursor }, signal);
+  const first = useLoad((signal) => load(null, signal), [path, query, key]);
   const [further, setFurther] = useState<{ of: CursorPage<T> | null; pages: CursorPage<T>[]; error: Error | null }>({ of: null, pages: [], error: null });
   // Pages after another first page are not of this list.
   const { pages, error } = further.of === first.data ? further : { pages: [], error: null };
-  const next = (pages.at(-1) ?? first.data)?.next ?? null;
+  const next = (pages.at(-1) ?? first.data)?.next_cursor ?? null;
   const pending = useRef<AbortController | null>(null);
   useEffect(() => () => pending.current?.abort(), [first.data]);
   const more = async () => {

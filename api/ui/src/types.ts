@@ -30,7 +30,6 @@ export type SettingsView = Schemas["SettingsView"];
 export type Forecast = Schemas["ForecastView"];
 export type RecallAnalytics = Schemas["RecallAnalytics"];
 export type Trigger = Schemas["TriggerView"];
-export type TriggerList = Schemas["TriggerList"];
 export type NewTrigger = Schemas["NewTrigger"];
 export type Evaluation = Schemas["Evaluation"];
 export type History = Schemas["History"];

@@ -1,25 +1,14 @@
 // The graph of 1,000 memories moves smoothly, and its points can be chosen and expanded.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { Browser, Cluster } from "./harness.mjs";
+import { test } from "node:test";
+import { browser, cluster, useCluster } from "./harness.mjs";
 
 const MEMORIES = 1_000;
 const FRAMES_PER_SECOND_MIN = 30;
 /** Milliseconds for which frames are counted. */
 const PERIOD = 3_000;
 
-let cluster;
-let browser;
-
-before(async () => {
-  cluster = await Cluster.start();
-  browser = await Browser.start();
-});
-
-after(async () => {
-  await browser?.stop();
-  await cluster?.stop();
-});
+useCluster();
 
 test("a graph of 1,000 memories has 30 frames per second", async () => {
   const ids = [];

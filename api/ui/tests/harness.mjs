@@ -3,6 +3,7 @@ import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { after, before } from "node:test";
 import { chromium } from "playwright-core";
 
 /** Milliseconds within which a page shows what it should. */
@@ -127,6 +128,22 @@ export class Browser {
   stop() {
     return this.browser.close();
   }
+}
+
+/** Those of the tests of a file, once `useCluster` was called. */
+export let cluster;
+export let browser;
+
+/** Starts a cluster and a browser before the tests of a file, and ends them afterwards. */
+export function useCluster() {
+  before(async () => {
+    cluster = await Cluster.start();
+    browser = await Browser.start();
+  });
+  after(async () => {
+    await browser?.stop();
+    await cluster?.stop();
+  });
 }
 
 /** Leads an open page to an address within the dashboard, whose title the page then has. */

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { Browser, Cluster, go } from "./harness.mjs";
+import { browser, cluster, go, useCluster } from "./harness.mjs";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const ADMIN = ["overview", "memories", "graph", "heat", "triggers", "keys", "audit"];
@@ -15,18 +15,7 @@ const BUNDLE_MAX = 80_000;
 /** Milliseconds to the first paint on loopback. */
 const FIRST_PAINT_MAX = 500;
 
-let cluster;
-let browser;
-
-before(async () => {
-  cluster = await Cluster.start();
-  browser = await Browser.start();
-});
-
-after(async () => {
-  await browser?.stop();
-  await cluster?.stop();
-});
+useCluster();
 
 /** Nothing loads any more, and no error is shown. */
 async function assertQuiet(page, name) {

@@ -2,23 +2,12 @@
 // confirmation, hostile texts, and a leader that dies meanwhile.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { after, before, test } from "node:test";
-import { Browser, Cluster, go, PATIENCE, until } from "./harness.mjs";
+import { test } from "node:test";
+import { Cluster, PATIENCE, browser, cluster, go, until, useCluster } from "./harness.mjs";
 
 const PYTHON = process.env.HEARTH_PYTHON;
 
-let cluster;
-let browser;
-
-before(async () => {
-  cluster = await Cluster.start();
-  browser = await Browser.start();
-});
-
-after(async () => {
-  await browser?.stop();
-  await cluster?.stop();
-});
+useCluster();
 
 const button = (page, name) => page.getByRole("button", { name, exact: true });
 

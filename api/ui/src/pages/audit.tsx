@@ -15,11 +15,7 @@ export function AuditPage() {
   const [keyId, setKeyId] = useState("");
   const path = client.isOperator ? "/cluster/audit" : "/api/v1/admin/audit";
   const filters = useSettled({ action, key_id: keyId.trim(), ...(!client.isOperator && { chain }) });
-  const load = async (cursor: string | null, signal: AbortSignal) => {
-    const page = await client.get<AuditLog>(path, { limit: LIMIT, order: "desc", ...filters, cursor }, signal);
-    return { items: page.items, next: page.next_cursor };
-  };
-  const pages = usePages(load, filters);
+  const pages = usePages<AuditLog["items"][number]>(path, { limit: LIMIT, order: "desc", ...filters });
   return (
     <Page title="Audit">
       <div class="filters">

@@ -1,9 +1,9 @@
 // Changes of several memories, with a preview of what each change reaches.
 import { useState } from "preact/hooks";
-import { Dialog, ErrorBox, Show } from "../components";
+import { ConfirmDialog, Show } from "../components";
 import { RequestError } from "../errors";
 import { beginning } from "../format";
-import { useAction, useLoad } from "../hooks";
+import { useLoad } from "../hooks";
 import { useClient } from "../session";
 import type { BulkDeleted, Memory, Restored, Updated } from "../types";
 
@@ -84,49 +84,42 @@ function Preview({ action, ids, changed, clear, close }: Props & { action: Bulk;
   };
   const loaded = useLoad(load, ids);
   const reached = (loaded.data ?? []).filter(action.reaches);
-  const run = useAction(async () => {
+  const run = async () => {
     const body = { ...action.body, ids: reached.map((memory) => memory.id) };
     const result = await client.act<Result>("POST", action.path, body).finally(changed);
     const errors = result.errors ?? [];
     if (errors.length > 0) throw new Error(`${errors.length} were rejected: ${errors.slice(0, 3).join("; ")}`);
     if (result.remaining) throw new Error(`${result.remaining} remain: repeat it`);
     clear();
-    close();
-  });
+  };
+  const preview = (
+    <Show loaded={loaded}>
+      {(memories) => (
+        <>
+          {reached.length < ids.length && (
+            <p>
+              {ids.length - reached.length} of the selected ones stay as they are: {action.otherwise}
+              {memories.length < ids.length && ", or deleted"}.
+            </p>
+          )}
+          <ul class="preview">
+            {reached.map((memory) => (
+              <li dir="auto">{beginning(memory.label, 100)}</li>
+            ))}
+          </ul>
+        </>
+      )}
+    </Show>
+  );
   return (
-    <Dialog title={`${action.name} memories`} close={close}>
-      <Show loaded={loaded}>
-        {(memories) => (
-          <>
-            {reached.length < ids.length && (
-              <p>
-                {ids.length - reached.length} of the selected ones stay as they are: {action.otherwise}
-                {memories.length < ids.length && ", or deleted"}.
-              </p>
-            )}
-            <ul class="preview">
-              {reached.map((memory) => (
-                <li dir="auto">{beginning(memory.label, 100)}</li>
-              ))}
-            </ul>
-          </>
-        )}
-      </Show>
-      <ErrorBox error={run.error} />
-      <div class="actions">
-        <button type="button" onClick={close}>
-          Cancel
-        </button>
-        <button
-          type="button"
-          class={action.name === "Delete" ? "danger" : "primary"}
-          disabled={run.isRunning || reached.length === 0}
-          onClick={() => run.run()}
-        >
-          {action.name} {reached.length}
-        </button>
-      </div>
-    </Dialog>
+    <ConfirmDialog
+      label={`${action.name} ${reached.length}`}
+      question={preview}
+      run={run}
+      isMild={action.name !== "Delete"}
+      disabled={reached.length === 0}
+      close={close}
+    />
   );
 }
 

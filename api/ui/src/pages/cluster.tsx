@@ -1,7 +1,7 @@
 // Cluster: members, clocks, verification, backups and the last hour of this node. For operators.
 import { useMemo, useState } from "preact/hooks";
 import { Chart, type Series } from "../chart";
-import { Card, Confirm, Empty, ErrorBox, Fact, Input, Page, Show, Table } from "../components";
+import { Card, Confirm, Empty, ErrorBox, Fact, Form, Input, Page, Show, Table } from "../components";
 import { bytes, count, duration } from "../format";
 import { useAction, useLoad } from "../hooks";
 import { OPERATION_TIMEOUT } from "../client";
@@ -104,20 +104,10 @@ function AddMember({ reload }: { reload: () => void }) {
     <details>
       <summary>Add a node</summary>
       <p class="dim">Start the new node first. It gets all data, and then votes.</p>
-      <form
-        class="filters"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void add.run();
-        }}
-      >
+      <Form action={add} submit="Add" isRow>
         <Input label="Id" required pattern="[1-9][0-9]*" title="A number that no node ever had" value={id} set={setId} />
         <Input label="Address of its peer listener" required placeholder="node-4.example:4282" value={address} set={setAddress} />
-        <button type="submit" disabled={add.isRunning}>
-          Add
-        </button>
-      </form>
-      <ErrorBox error={add.error} />
+      </Form>
     </details>
   );
 }
@@ -210,19 +200,9 @@ function BackupCard() {
           </>
         )}
       </Show>
-      <form
-        class="filters"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void create.run();
-        }}
-      >
+      <Form action={create} submit="Create a backup" isRow>
         <Input label="Folder or bucket" required placeholder="s3://backups/hearth" value={url} set={setUrl} />
-        <button type="submit" disabled={create.isRunning}>
-          Create a backup
-        </button>
-      </form>
-      <ErrorBox error={create.error} />
+      </Form>
     </Card>
   );
 }

@@ -1,6 +1,6 @@
 // Keys and access: the keys of the tenant, the access rules, and who could read a namespace.
 import { useState } from "preact/hooks";
-import { Card, Confirm, Dialog, Empty, ErrorBox, Input, Page, Select, ShownKey, Show, Table } from "../components";
+import { Card, Confirm, Dialog, Empty, Form, Input, Page, Select, Show, ShownKey, Table } from "../components";
 import { age, moment } from "../format";
 import { type Loaded, useAction, useLoad, useSettled } from "../hooks";
 import { useClient } from "../session";
@@ -146,13 +146,9 @@ function KeyForm({ close, created }: { close: () => void; created: (key: Created
     };
     created(await client.act<CreatedKey>("POST", "/api/v1/keys", body));
   });
-  const submit = (event: Event) => {
-    event.preventDefault();
-    void save.run();
-  };
   return (
     <Dialog title="New key" close={close}>
-      <form onSubmit={submit}>
+      <Form action={save} submit="Create">
         <Input label="Name" required value={name} placeholder="billing-agent" set={setName} />
         <Select
           label="Role"
@@ -173,13 +169,7 @@ function KeyForm({ close, created }: { close: () => void; created: (key: Created
         />
         <Input label="Own namespace" hint="Its searches prefer memories of it" value={namespace} set={setNamespace} />
         <Select label="Expires" value={expiry} options={EXPIRIES} set={setExpiry} />
-        <ErrorBox error={save.error} />
-        <div class="actions">
-          <button type="submit" class="primary" disabled={save.isRunning}>
-            Create
-          </button>
-        </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }
@@ -223,13 +213,7 @@ function Rules({ keys, loaded, changed }: { keys: Key[]; loaded: Loaded<RuleList
           )
         }
       </Show>
-      <form
-        class="filters"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void save.run();
-        }}
-      >
+      <Form action={save} submit="Add the rule" isRow>
         <Select
           label="Key"
           value={agent}
@@ -246,11 +230,7 @@ function Rules({ keys, loaded, changed }: { keys: Key[]; loaded: Loaded<RuleList
           ]}
           set={setPolicy}
         />
-        <button type="submit" disabled={save.isRunning}>
-          Add the rule
-        </button>
-      </form>
-      <ErrorBox error={save.error} />
+      </Form>
     </Card>
   );
 }

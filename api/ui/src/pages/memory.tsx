@@ -1,12 +1,12 @@
 // One memory: its text, heat, edges, history and origin, and what can be done with it.
 import { useMemo, useState } from "preact/hooks";
 import { Chart, type Series } from "../chart";
-import { Card, Confirm, Empty, ErrorBox, Fact, Heat, Input, Marks, MemoryLink, More, NumberInput, Page, Select, Show, Table, TextArea } from "../components";
+import { Card, Confirm, Empty, ErrorBox, Fact, Form, Heat, Input, Marks, MemoryLink, More, NumberInput, Page, Select, Show, Table, TextArea } from "../components";
 import { age, duration, eventWords, moment } from "../format";
 import { floorOf, halfLife, heatAt } from "../heat-curve";
 import { useAction, useLoad, usePages } from "../hooks";
 import { may, useClient, useSession } from "../session";
-import type { ActivityPage, AnchoredMemory, Memory, MemoryChanges, Neighbours, Settings, SettingsView } from "../types";
+import type { Activity, AnchoredMemory, Memory, MemoryChanges, Neighbours, Settings, SettingsView } from "../types";
 import { DECAY_CLASSES, MEMORY_TYPES } from "../types";
 import { Evaluation } from "./evaluation";
 
@@ -145,13 +145,9 @@ function Edit({ memory, close }: { memory: Memory; close: () => void }) {
     if (changes.length > 0) await client.write("PATCH", `/api/v1/agent/nodes/${memory.id}`, Object.fromEntries(changes));
     close();
   });
-  const submit = (event: Event) => {
-    event.preventDefault();
-    void save.run();
-  };
   return (
     <Card title="Edit" wide>
-      <form onSubmit={submit}>
+      <Form action={save} submit="Save" cancel={close}>
         <TextArea label="Text" rows={8} value={texts.label} set={(label) => set({ label })} />
         <div class="filters">
           <Select label="Type" value={texts.memory_type} options={MEMORY_TYPES.map((name) => [name, name])} set={(memory_type) => set({ memory_type })} />
@@ -162,16 +158,7 @@ function Edit({ memory, close }: { memory: Memory; close: () => void }) {
         </div>
         <TextArea label="Tags, one per line" rows={2} value={texts.tags} set={(tags) => set({ tags })} />
         <TextArea label="Metadata, as JSON" rows={3} value={texts.metadata} set={(metadata) => set({ metadata })} />
-        <ErrorBox error={save.error} />
-        <div class="actions">
-          <button type="button" onClick={close}>
-            Cancel
-          </button>
-          <button type="submit" class="primary" disabled={save.isRunning}>
-            Save
-          </button>
-        </div>
-      </form>
+      </Form>
     </Card>
   );
 }
@@ -303,14 +290,7 @@ function Edges({ id }: { id: string }) {
 
 /** The events of the memory, the latest first, as far as the journal goes back. */
 function Past({ memory }: { memory: Memory }) {
-  const { id } = memory;
-  const client = useClient();
-  const load = async (cursor: string | null, signal: AbortSignal) => {
-    const query = { node_id: id, limit: EVENTS, cursor };
-    const page = await client.get<ActivityPage>("/api/v1/activity", query, signal);
-    return { items: page.items, next: page.next_cursor };
-  };
-  const pages = usePages(load, [id, memory.updated_at]);
+  const pages = usePages<Activity>("/api/v1/activity", { node_id: memory.id, limit: EVENTS }, memory.updated_at);
   return (
     <Card title="History" wide>
       <Show loaded={pages}>

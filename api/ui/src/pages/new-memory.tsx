@@ -1,6 +1,6 @@
 // The form that stores a memory.
 import { useState } from "preact/hooks";
-import { Dialog, ErrorBox, Input, Select, TextArea } from "../components";
+import { Dialog, Form, Input, Select, TextArea } from "../components";
 import { useAction } from "../hooks";
 import { useClient } from "../session";
 import { type Memory, MEMORY_TYPES, type MemoryType } from "../types";
@@ -21,24 +21,14 @@ export function NewMemoryForm({ close, stored }: { close: () => void; stored: (m
     stored(memory);
     close();
   });
-  const submit = (event: Event) => {
-    event.preventDefault();
-    void save.run();
-  };
   return (
     <Dialog title="New memory" close={close}>
-      <form onSubmit={submit}>
+      <Form action={save} submit="Store">
         <TextArea label="Text" rows={5} required value={label} set={setLabel} />
         <Select label="Type" value={type} options={MEMORY_TYPES.map((name) => [name, name])} set={setType} />
         <Input label="Namespace" value={namespace} placeholder="default" set={setNamespace} />
         <Input label="Tags" value={tags} hint="With commas between them" set={setTags} />
-        <ErrorBox error={save.error} />
-        <div class="actions">
-          <button type="submit" class="primary" disabled={save.isRunning}>
-            Store
-          </button>
-        </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }

@@ -1,6 +1,6 @@
 // Tenants: their tiers, limits and use. For operators.
 import { useState } from "preact/hooks";
-import { Card, Confirm, Dialog, ErrorBox, Input, Page, Select, Show, ShownKey, Table } from "../components";
+import { Card, Confirm, Dialog, Form, Input, Page, Select, Show, ShownKey, Table } from "../components";
 import { count, moment } from "../format";
 import { useAction, useLoad } from "../hooks";
 import { useClient } from "../session";
@@ -188,23 +188,12 @@ function ChangeForm(props: { tenant: Tenant; tiers: string[]; close: () => void;
   });
   return (
     <Dialog title={`Tenant ${tenant.id}`} close={close}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void save.run();
-        }}
-      >
+      <Form action={save} submit="Save">
         <Input label="Name" required value={name} set={setName} />
         <Select label="Tier" value={tier} options={tiers.map((it) => [it, it] as const)} set={setTier} />
         <p class="dim">Limits of its own; an empty one is that of the tier.</p>
         <LimitFields names={Object.keys(tenant.limits)} texts={texts} set={setTexts} />
-        <ErrorBox error={save.error} />
-        <div class="actions">
-          <button type="submit" class="primary" disabled={save.isRunning}>
-            Save
-          </button>
-        </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }
@@ -240,21 +229,10 @@ function TierRow({ tier, reload }: { tier: Tier; reload: () => void }) {
       <td>
         {isChanging && (
           <Dialog title={`Tier ${tier.name}`} close={() => setChanging(false)}>
-            <form
-              onSubmit={(event) => {
-                event.preventDefault();
-                void save.run();
-              }}
-            >
+            <Form action={save} submit="Save">
               <p class="dim">An empty limit is unlimited. It holds for all tenants of the tier at once.</p>
               <LimitFields names={LIMITS} texts={texts} set={setTexts} />
-              <ErrorBox error={save.error} />
-              <div class="actions">
-                <button type="submit" class="primary" disabled={save.isRunning}>
-                  Save
-                </button>
-              </div>
-            </form>
+            </Form>
           </Dialog>
         )}
         <div class="actions">
@@ -282,19 +260,10 @@ function NewTier({ tiers, reload }: { tiers: string[]; reload: () => void }) {
   return (
     <details>
       <summary>New tier</summary>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void save.run();
-        }}
-      >
+      <Form action={save} submit="Create the tier">
         <Input label="Name of the tier" required value={name} set={setName} />
         <LimitFields names={LIMITS} texts={texts} set={setTexts} />
-        <ErrorBox error={save.error} />
-        <button type="submit" disabled={save.isRunning}>
-          Create the tier
-        </button>
-      </form>
+      </Form>
     </details>
   );
 }
@@ -309,21 +278,10 @@ function TenantForm(props: { tiers: string[]; close: () => void; created: (name:
   });
   return (
     <Dialog title="New tenant" close={props.close}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void save.run();
-        }}
-      >
+      <Form action={save} submit="Create">
         <Input label="Name" required value={name} set={setName} />
         <Select label="Tier" value={tier} options={props.tiers.map((it) => [it, it] as const)} set={setTier} />
-        <ErrorBox error={save.error} />
-        <div class="actions">
-          <button type="submit" class="primary" disabled={save.isRunning}>
-            Create
-          </button>
-        </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }

@@ -1,6 +1,6 @@
 // The form of a trigger. It offers the settings of the chosen action, within the bounds of the interface.
 import { useState } from "preact/hooks";
-import { Dialog, ErrorBox, Input, NumberInput, Select } from "../components";
+import { Dialog, ErrorBox, Form, Input, NumberInput, Select } from "../components";
 import { useAction } from "../hooks";
 import { useClient } from "../session";
 import { MEMORY_TYPES, type MemoryType, type NewTrigger, type Trigger, TRIGGER_EVENTS, type TriggerEvent } from "../types";
@@ -98,13 +98,9 @@ export function TriggerForm({ close, created }: { close: () => void; created: (t
     created(await client.write<Trigger>("POST", "/api/v1/triggers", trigger));
     close();
   });
-  const submit = (submitted: Event) => {
-    submitted.preventDefault();
-    void save.run();
-  };
   return (
     <Dialog title="New trigger" close={close}>
-      <form onSubmit={submit}>
+      <Form action={save} submit="Create" isDisabled={isEmptyRange}>
         <Input label="Name" value={texts.name} maxLength={256} set={(name) => set({ name })} />
         <Select label="When" value={event} options={TRIGGER_EVENTS} set={setEvent} />
         <fieldset>
@@ -124,13 +120,7 @@ export function TriggerForm({ close, created }: { close: () => void; created: (t
           <NumberInput label="firings in all" placeholder="unlimited" min={1} value={texts.most} set={(most) => set({ most })} />
           <NumberInput label="once in so many seconds" placeholder="0" min={0} max={YEAR} value={texts.cooldown} set={(cooldown) => set({ cooldown })} />
         </fieldset>
-        <ErrorBox error={save.error} />
-        <div class="actions">
-          <button type="submit" class="primary" disabled={save.isRunning || isEmptyRange}>
-            Create
-          </button>
-        </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }

@@ -4,7 +4,7 @@ import { Card, Confirm, Empty, ErrorBox, More, Page, Select, Show, Table } from 
 import { age, count } from "../format";
 import { useAction, useChanges, useLoad, usePages } from "../hooks";
 import { may, useClient, useSession } from "../session";
-import type { Deliveries, History, Replayed, Trigger, TriggerList } from "../types";
+import type { Deliveries, History, Replayed, Trigger } from "../types";
 import { TriggerForm } from "./trigger-form";
 
 const LIMIT = 100;
@@ -13,13 +13,8 @@ const PAUSE = 10_000;
 
 export function TriggersPage() {
   const session = useSession();
-  const { client } = session;
   const [isAdding, setAdding] = useState(false);
-  const load = async (cursor: string | null, signal: AbortSignal) => {
-    const page = await client.get<TriggerList>("/api/v1/triggers", { limit: LIMIT, cursor }, signal);
-    return { items: page.items, next: page.next_cursor };
-  };
-  const triggers = usePages(load);
+  const triggers = usePages<Trigger>("/api/v1/triggers", { limit: LIMIT });
   // A list of several pages stays as it is until the person changes something.
   useChanges(() => triggers.isFirst && triggers.reload(), PAUSE);
   const canWrite = may(session, "agent");
@@ -149,11 +144,7 @@ function DeliveryList() {
   const session = useSession();
   const { client } = session;
   const [status, setStatus] = useState("dead_letter");
-  const load = async (cursor: string | null, signal: AbortSignal) => {
-    const page = await client.get<Deliveries>("/api/v1/triggers/deliveries", { limit: 50, status, cursor }, signal);
-    return { items: page.items, next: page.next_cursor };
-  };
-  const pages = usePages(load, status);
+  const pages = usePages<Deliveries["items"][number]>("/api/v1/triggers/deliveries", { limit: 50, status });
   useChanges(() => pages.isFirst && pages.reload(), PAUSE);
   const replay = useAction(async (id: string | null) => {
     let result: Replayed;
