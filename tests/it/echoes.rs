@@ -80,7 +80,9 @@ async fn merged_echo_is_no_recall() {
     let recalled = recall(&cluster, &first, 1).await;
     let merged = cluster.send(Method::POST, "/agent/nodes", &merge).await;
     assert_eq!((merged.status.as_u16(), &merged.body["duplicate_of"]), (200, &json!(first)));
-    assert_fields(&merged.body, json!({"recall_count": 1, "heat": recalled["heat"]}));
+    assert_eq!(merged.body["recall_count"], 1);
+    // It cools meanwhile.
+    assert_near(&merged.body["heat"], float(&recalled["heat"]));
     assert_eq!(echo_count(&cluster).await, 1);
     // Without a window, nothing is an echo.
     cluster.patch("/settings/thermo", &json!({"duplicates": {"echo_seconds": 0}})).await;
