@@ -81,7 +81,7 @@ impl Log {
     /// # Errors
     /// When the engine fails. The log must not be used after that.
     pub fn write(&self, write: &LogWrite) -> Result<()> {
-        fail::fail_point!("log-write", |_| {
+        fail::fail_point!("log-append", |_| {
             let full = std::io::ErrorKind::StorageFull.into();
             Err(Error::File { action: "write", path: self.db.path().to_owned(), source: full })
         });

@@ -20,7 +20,7 @@ async fn stall(leads: bool, check: impl Fn(Duration)) {
     let cluster = options().nodes(3).start();
     let [first, slow, other] = cluster.leader_first().await;
     // The state first: its start applies what the log has.
-    for point in ["apply-forget", "log-write", "log-sync"] {
+    for point in ["apply-forget", "log-append", "log-sync"] {
         slow.kill();
         let sleeps = format!("{point}={BEFORE}*off->{STALLS}->off");
         slow.restart_with(&[("FAILPOINTS", &sleeps)]).await;

@@ -84,7 +84,7 @@ async fn full_disk_is_named_in_the_last_line() {
     let cluster = options().start();
     cluster.kill();
     for _ in 0..5 {
-        let full = [("FAILPOINTS", "log-write=40*off->return")];
+        let full = [("FAILPOINTS", "log-append=40*off->return")];
         let mut process = cluster.serve_with(&full);
         cluster.up().await;
         let write = async || {
