@@ -2,12 +2,14 @@
 # compiler, Python 3.11 or later, and make: they fetch and build what is missing first.
 
 CACHE ?= $(or $(HEARTH_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/hearth)
-ROCKSDB_VERSION := $(shell sed -n 's/^rocksdb = { version = "=\([0-9.]*\)".*/\1/p' Cargo.toml)
 
 export HEARTH_CACHE := $(CACHE)
 export CARGO_TARGET_DIR ?= $(CACHE)/target
-export ROCKSDB_LIB_DIR := $(CACHE)/rocksdb-$(ROCKSDB_VERSION)-$(shell uname -m)
-export ROCKSDB_STATIC := 1
+# A library of its own for each version of the crate and of the script that compiles it. The folder has
+# a static library only, so the linker takes that. ROCKSDB_STATIC would copy it into a crate, which
+# could then not be compiled beside it.
+export ROCKSDB_LIB_DIR := $(CACHE)/rocksdb-$(shell (grep -A1 '^name = "librocksdb-sys"' Cargo.lock; \
+    cat deploy/setup/rocksdb.py; uname -m) | sha256sum | cut -c1-16)
 BIN := $(CACHE)/bin/hearth
 
 .PHONY: demo test test-ui dashboard lint audit clients kept build bin install conformance bench bench-large eval soak setup env
@@ -146,9 +148,9 @@ soak: setup
 
 setup:
 	@deploy/setup/packages.sh
-	@deploy/setup/rocksdb.sh "$(CURDIR)" "$(ROCKSDB_LIB_DIR)"
+	@deploy/setup/rocksdb.py "$(ROCKSDB_LIB_DIR)"
 	@python3 deploy/setup/fetch_model.py "$(CACHE)"
 
 # `eval "$(make -s env)"` sets up a shell for calling cargo by hand.
 env:
-	@echo 'export HEARTH_CACHE=$(HEARTH_CACHE) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR) ROCKSDB_LIB_DIR=$(ROCKSDB_LIB_DIR) ROCKSDB_STATIC=1'
+	@echo 'export HEARTH_CACHE=$(HEARTH_CACHE) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR) ROCKSDB_LIB_DIR=$(ROCKSDB_LIB_DIR)'

@@ -25,6 +25,43 @@ pub(crate) fn start_logging(log: &Log) -> Result<(), String> {
     .map_err(text)
 }
 
+/// The instruction sets that RocksDB is compiled for (`deploy/setup/rocksdb.py`), and whether this
+/// processor has them.
+#[cfg(target_arch = "x86_64")]
+fn instruction_sets() -> [(&'static str, bool); 2] {
+    use std::arch::is_x86_feature_detected;
+    [
+        ("SSE4.2", is_x86_feature_detected!("sse4.2")),
+        ("PCLMULQDQ", is_x86_feature_detected!("pclmulqdq")),
+    ]
+}
+
+/// As above, for ARM.
+#[cfg(target_arch = "aarch64")]
+fn instruction_sets() -> [(&'static str, bool); 2] {
+    use std::arch::is_aarch64_feature_detected;
+    [
+        ("CRC", is_aarch64_feature_detected!("crc")),
+        ("AES", is_aarch64_feature_detected!("aes")),
+    ]
+}
+
+/// An error that names an instruction set that this build needs and the processor lacks. Without
+/// the check, the kernel ends the process at some later instruction.
+pub(crate) fn check_processor() -> Result<(), String> {
+    check_instruction_sets(&instruction_sets())
+}
+
+fn check_instruction_sets(sets: &[(&str, bool)]) -> Result<(), String> {
+    match sets.iter().find(|(_, is_present)| !is_present) {
+        None => Ok(()),
+        Some((name, _)) => Err(format!(
+            "this build needs the instruction set {name}, which this processor lacks: \
+             remove it from INSTRUCTIONS in deploy/setup/rocksdb.py, and build again"
+        )),
+    }
+}
+
 /// Waits for SIGINT or SIGTERM; with `while_stdin_open` also for the end of standard input.
 pub(crate) async fn stop_requested(while_stdin_open: bool) {
     let Ok((mut interrupt, mut terminate)) = signals() else {
@@ -48,4 +85,16 @@ pub(crate) fn hangups() -> Result<Signal, String> {
 /// SIGINT and SIGTERM.
 pub(crate) fn signals() -> std::io::Result<(Signal, Signal)> {
     Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_instruction_set_is_named() {
+        assert_eq!(check_processor(), Ok(()));
+        let error = check_instruction_sets(&[("SSE4.2", true), ("PCLMULQDQ", false)]).unwrap_err();
+        assert!(error.contains("instruction set PCLMULQDQ"), "{error}");
+    }
 }

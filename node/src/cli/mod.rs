@@ -27,6 +27,7 @@ use crate::client;
 use crate::config::Config;
 use crate::error::cannot;
 use crate::failure::Failure;
+use crate::process;
 use crate::serve::serve;
 use crate::tls;
 
@@ -99,6 +100,9 @@ pub fn run() -> ExitCode {
     #[cfg(feature = "failpoints")]
     let _scenario = fail::FailScenario::setup();
     let cli = Cli::parse();
+    if let Err(error) = process::check_processor() {
+        return failed(&error.into());
+    }
     tls::install_provider();
     // Connections that send without end keep the threads busy: others are looked at in between.
     let mut runtime = tokio::runtime::Builder::new_multi_thread();

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Compile the RocksDB library once; every profile links it.
+
+usage: rocksdb.py TARGET_FOLDER [JOBS]
+
+    TARGET_FOLDER/librocksdb.a    from the sources of the crate librocksdb-sys that Cargo.lock names
+
+RocksDB's files are short, and most of what a compiler reads of each is headers. So this script
+compiles *unity files* that include many sources each, in the order of upstream's list, as
+upstream's own target unity_test does. If one does not compile, its sources are compiled one by one.
+
+The flags are those of the crate's build.rs for Linux, with upstream's -O2 and -fno-rtti, and with the
+instructions that make checksums fast. node/src/process.rs looks for these instructions at start.
+
+Prints "N/M" on standard output after each unity file. Standard library only.
+"""
+
+import concurrent.futures
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+# More files compile better in parallel; fewer take less time in all. Each takes 1 GB of memory.
+UNITY_FILES = 8
+# Features above the engine, such as transactions. Hearth uses none but checkpoints, which link files:
+# this part is compiled without optimisation, in half the time.
+UNOPTIMISED = "utilities/"
+
+INSTRUCTIONS = {
+    "x86_64": ["-msse4.2", "-mpclmul"],
+    "aarch64": ["-march=armv8-a+crc+crypto"],
+}
+
+# What build.rs of the crate defines for Linux, with the feature lz4.
+DEFINITIONS = [
+    "NDEBUG",
+    "LZ4",
+    "HAVE_ALIGNED_NEW",
+    "HAVE_UINT128_EXTENSION",
+    "OS_LINUX",
+    "ROCKSDB_PLATFORM_POSIX",
+    "ROCKSDB_LIB_IO_POSIX",
+    "ROCKSDB_SCHED_GETCPU_PRESENT",
+    "ROCKSDB_AUXV_GETAUXVAL_PRESENT",
+    "ROCKSDB_FALLOCATE_PRESENT",
+    "ROCKSDB_RANGESYNC_PRESENT",
+]
+
+
+def main(target, jobs):
+    work = target.with_name(target.name + ".build")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+
+    crates = sources_of_crates("librocksdb-sys", "lz4-sys")
+    crate = crates["librocksdb-sys"]
+    includes = [crate, crate / "rocksdb/include", crate / "rocksdb", crates["lz4-sys"] / "liblz4/lib"]
+    compiler = [
+        *os.environ.get("CXX", "clang++").split(),
+        *["-c", "-std=c++20", "-O2", "-fno-rtti", "-fPIC", "-ffunction-sections", "-fdata-sections", "-w"],
+        *INSTRUCTIONS.get(platform.machine(), []),
+        *["-include", "cstdint"],
+        *[f"-D{name}=1" for name in DEFINITIONS],
+        *[f"-I{folder}" for folder in includes],
+    ]
+
+    done, objects = 0, []
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        compiling = [
+            pool.submit(compile_unity, [*compiler, *flags], work / str(n), group)
+            for n, (flags, group) in enumerate(groups(crate))
+        ]
+        try:
+            for result in concurrent.futures.as_completed(compiling):
+                objects += result.result()
+                done += 1
+                print(f"{done}/{len(compiling)}", flush=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    run(["ar", "crs", work / "librocksdb.a", *sorted(objects)])
+    target.mkdir(exist_ok=True)
+    # Renamed last: an interrupted run leaves no partial library.
+    os.replace(work / "librocksdb.a", target / "librocksdb.a")
+    shutil.rmtree(work)
+
+
+def sources_of_crates(*names):
+    """The folders of these crates, at the versions of Cargo.lock."""
+    command = ["cargo", "metadata", "--format-version", "1", "--locked"]
+    packages = json.loads(run(command))["packages"]
+    return {p["name"]: Path(p["manifest_path"]).parent for p in packages if p["name"] in names}
+
+
+def groups(crate):
+    """RocksDB's sources in the order of the list, in groups of like size, with flags of each group."""
+    names = (crate / "rocksdb_lib_sources.txt").read_text().split()
+    # The crate has a version of this one that needs no script.
+    names.remove("util/build_version.cc")
+    paths = [crate / "rocksdb" / name for name in names if not name.startswith(UNOPTIMISED)]
+    paths.append(crate / "build_version.cc")
+    share = sum(path.stat().st_size for path in paths) / UNITY_FILES
+    optimised, before = [[] for _ in range(UNITY_FILES)], 0
+    for path in paths:
+        optimised[min(int(before / share), UNITY_FILES - 1)].append(path)
+        before += path.stat().st_size
+    unoptimised = [crate / "rocksdb" / name for name in names if name.startswith(UNOPTIMISED)]
+    return [([], group) for group in optimised] + [(["-O0"], unoptimised)]
+
+
+def compile_unity(compiler, stem, group):
+    """The object of one unity file, or, if that does not compile, one object per source."""
+    unity, output = stem.with_suffix(".cc"), stem.with_suffix(".o")
+    unity.write_text("".join(f'#include "{path}"\n' for path in group))
+    if subprocess.run([*compiler, unity, "-o", output], capture_output=True).returncode == 0:
+        return [output]
+    print(f"{len(group)} sources do not compile as one file: compiling them one by one", file=sys.stderr)
+    outputs = [stem.with_name(f"{stem.name}-{n}.o") for n in range(len(group))]
+    for path, output in zip(group, outputs):
+        run([*compiler, path, "-o", output])
+    return outputs
+
+
+def run(command):
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.stderr.write(result.stderr)
+        sys.exit(f"rocksdb: failed: {' '.join(map(str, command[:4]))} …")
+    return result.stdout
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    if not (folder / "librocksdb.a").exists():
+        main(folder.absolute(), int(sys.argv[2]) if len(sys.argv) > 2 else os.cpu_count())
