@@ -10,6 +10,8 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 # could then not be compiled beside it.
 export ROCKSDB_LIB_DIR := $(CACHE)/rocksdb-$(shell (grep -A1 '^name = "librocksdb-sys"' Cargo.lock; \
     cat deploy/setup/rocksdb.py; uname -m) | sha256sum | cut -c1-16)
+# Debian's, of the package libjemalloc-dev.
+export JEMALLOC_OVERRIDE := /usr/lib/$(shell uname -m)-linux-gnu/libjemalloc_pic.a
 BIN := $(CACHE)/bin/hearth
 
 .PHONY: demo test test-ui dashboard lint audit clients kept build bin install conformance bench bench-large eval soak setup env
@@ -153,4 +155,4 @@ setup:
 
 # `eval "$(make -s env)"` sets up a shell for calling cargo by hand.
 env:
-	@echo 'export HEARTH_CACHE=$(HEARTH_CACHE) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR) ROCKSDB_LIB_DIR=$(ROCKSDB_LIB_DIR)'
+	@echo 'export HEARTH_CACHE=$(HEARTH_CACHE) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR) ROCKSDB_LIB_DIR=$(ROCKSDB_LIB_DIR) JEMALLOC_OVERRIDE=$(JEMALLOC_OVERRIDE)'

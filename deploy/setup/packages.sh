@@ -4,8 +4,9 @@
 set -euo pipefail
 
 missing=()
-command -v clang >/dev/null || missing+=(clang)          # compiles RocksDB in half the time of g++
+command -v clang >/dev/null || missing+=(clang) # compiles RocksDB in half the time of g++
 ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 || missing+=(libclang-dev) # bindgen
+[ -f "/usr/lib/$(uname -m)-linux-gnu/libjemalloc_pic.a" ] || missing+=(libjemalloc-dev) # the allocator
 command -v python3 >/dev/null || missing+=(python3)
 python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
 command -v curl >/dev/null || missing+=(curl)
@@ -14,6 +15,8 @@ command -v curl >/dev/null || missing+=(curl)
 echo "setup: installing Debian packages: ${missing[*]}"
 as_root=()
 [ "$(id -u)" -eq 0 ] || as_root=(sudo)
-"${as_root[@]}" apt-get update -qq
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+if ! "${as_root[@]}" apt-get update -qq || ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null; then
+    echo 'setup: apt-get failed. Check the network and the settings of apt. Then run the same command again.' >&2
+    exit 1
+fi

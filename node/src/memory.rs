@@ -6,11 +6,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use api::App;
+use tikv_jemalloc_ctl::background_thread;
+
+use crate::error::cannot;
 
 /// Interval of the samples. The budgets of `api` bound what requests can allocate in between.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Part of the memory of the machine or the cgroup that a node may use by default.
 const DEFAULT_PERCENT: u64 = 80;
+
+/// Starts the allocator's thread that returns unused pages to the system. Without it, an idle
+/// process keeps them.
+pub(crate) fn start_purging() -> Result<(), String> {
+    background_thread::write(true).map_err(cannot("start the allocator's background thread"))
+}
 
 /// The limit in bytes: the configured one, or a part of what the process can have. `None` if the
 /// system names no limit.

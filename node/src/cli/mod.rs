@@ -27,6 +27,7 @@ use crate::client;
 use crate::config::Config;
 use crate::error::cannot;
 use crate::failure::Failure;
+use crate::memory;
 use crate::process;
 use crate::serve::serve;
 use crate::tls;
@@ -100,7 +101,7 @@ pub fn run() -> ExitCode {
     #[cfg(feature = "failpoints")]
     let _scenario = fail::FailScenario::setup();
     let cli = Cli::parse();
-    if let Err(error) = process::check_processor() {
+    if let Err(error) = process::check_processor().and_then(|()| memory::start_purging()) {
         return failed(&error.into());
     }
     tls::install_provider();
