@@ -40,10 +40,7 @@ fn instruction_sets() -> [(&'static str, bool); 2] {
 #[cfg(target_arch = "aarch64")]
 fn instruction_sets() -> [(&'static str, bool); 2] {
     use std::arch::is_aarch64_feature_detected;
-    [
-        ("CRC", is_aarch64_feature_detected!("crc")),
-        ("AES", is_aarch64_feature_detected!("aes")),
-    ]
+    [("CRC", is_aarch64_feature_detected!("crc")), ("AES", is_aarch64_feature_detected!("aes"))]
 }
 
 /// An error that names an instruction set that this build needs and the processor lacks. Without

@@ -20,8 +20,11 @@ use super::*;
 
 /// Last byte of the source address of an attacker. Honest clients use 127.0.0.1.
 const ATTACKER: u8 = 2;
-/// A latency that honest clients accept beside an attack.
-const LATENCY_MAX: Duration = Duration::from_millis(100);
+/// How many times as long honest requests may take beside an attack. It takes the same two
+/// processors as they do, and an unoptimised build gives it more to compute.
+const SLOWER: u32 = 10;
+/// Below this latency in any case, the pauses of other tests decide.
+const LATENCY_MIN: Duration = Duration::from_millis(100);
 
 /// The address in a URL.
 pub(super) fn address(url: &str) -> SocketAddr {
@@ -239,7 +242,7 @@ pub(super) fn preface() -> Vec<u8> {
 #[track_caller]
 pub(super) fn assert_served(quiet: Duration, attacked: Duration) {
     assert!(
-        attacked <= LATENCY_MAX.max(5 * quiet),
+        attacked <= LATENCY_MIN.max(SLOWER * quiet),
         "{quiet:?} without, {attacked:?} with the attack"
     );
 }
