@@ -12,37 +12,38 @@ export ROCKSDB_LIB_DIR := $(CACHE)/rocksdb-$(shell (grep -A1 '^name = "librocksd
     cat deploy/setup/rocksdb.py; uname -m) | sha256sum | cut -c1-16)
 # Debian's, of the package libjemalloc-dev.
 export JEMALLOC_OVERRIDE := /usr/lib/$(shell uname -m)-linux-gnu/libjemalloc_pic.a
+BUILD := deploy/setup/packages.sh && python3 deploy/setup/build.py
 BIN := $(CACHE)/bin/hearth
 
-.PHONY: demo test test-ui dashboard lint audit clients kept build bin install conformance bench bench-large eval soak setup env
+.PHONY: demo test test-ui dashboard lint audit kept build bin install conformance bench bench-large eval soak setup env
 
-demo: build
-	@$(BIN) demo
+demo:
+	@$(BUILD) hearth
+	@$(CARGO_TARGET_DIR)/debug/hearth demo
 
-test: setup lint clients kept
+test:
+	@cargo fmt --check
+	@$(BUILD) tests
+	@deploy/setup/deny.sh "$(CACHE)" check bans licenses sources
 	@[ "$$(id -u)" = 0 ] || echo 'test: without root, full disks are not tested'
-	@echo 'test: building and running every test'
+	@echo 'test: running every test'
 	@cargo test --quiet --workspace --features tests/failpoints
 
-lint:
+lint: setup
 	@cargo fmt --check
-	@cargo clippy --quiet --workspace --all-targets --features tests/failpoints -- -D warnings
+	@cargo clippy --quiet --workspace --all-targets --features tests/failpoints,tests/benches -- -D warnings
 	@deploy/setup/deny.sh "$(CACHE)" check bans licenses sources
 
 # Known faults of dependencies. Fetches RustSec's database from github.com.
 audit:
 	@deploy/setup/deny.sh "$(CACHE)" check advisories
 
-# The published clients, a server of S3, and Prometheus, which the tests run.
-clients:
-	@deploy/setup/clients.sh "$(CACHE)"
-	@deploy/setup/unpack.sh "$(CACHE)" prometheus prometheus
-
 # The binary from which the tests upgrade.
 kept: setup
 	@deploy/setup/kept.sh "$(CURDIR)" "$(CACHE)"
 
-# The binary without its symbols, which are in a file beside it: debuggers and perf find them.
+# The optimised binary, some 20 minutes. Without its symbols, which are in a file beside it: debuggers
+# and perf find them.
 build: setup
 	@cargo build --release -p node
 	@mkdir -p "$(CACHE)/bin"
@@ -76,7 +77,8 @@ dashboard: setup
 
 # The dashboard in a browser, against clusters of three nodes. Fails if its sources build another
 # api/ui/dist.
-test-ui: setup clients
+test-ui: setup
+	@deploy/setup/clients.sh "$(CACHE)"
 	@deploy/setup/node.sh "$(CACHE)" api/ui dashboard
 	@deploy/setup/chromium.sh
 	@cargo build --quiet -p tests --features failpoints --bin hearth-under-test
@@ -87,8 +89,8 @@ BENCH_LOAD = $(CARGO_TARGET_DIR)/release/load --binary $(CARGO_TARGET_DIR)/relea
 bench: setup
 	@python3 deploy/setup/glosses.py "$(CACHE)"
 	@deploy/setup/unpack.sh "$(CACHE)" etcd etcd-server
-	@cargo build --quiet --release -p tests --features failpoints
-	@cargo bench --quiet -p tests --features failpoints
+	@cargo build --quiet --release -p tests --features failpoints,benches
+	@cargo bench --quiet -p tests --features failpoints,benches
 	@echo; echo "Search through the graph:"; $(CARGO_TARGET_DIR)/release/recall
 	@echo; echo "Service, hashing embedder:"; $(BENCH_LOAD) --restart
 	@echo; echo "Creates with syncs of 5 ms:"; $(BENCH_LOAD) --memories 0 --operations create \
@@ -112,7 +114,7 @@ bench: setup
 bench-large: setup
 	@python3 deploy/setup/glosses.py "$(CACHE)"
 	@deploy/setup/chroma.sh "$(CACHE)"
-	@cargo build --quiet --release -p tests --features failpoints
+	@cargo build --quiet --release -p tests --features failpoints,benches
 	@echo; echo "A million memories:"; $(BENCH_LOAD) --memories 1000000 --growth --backup \
 	    --texts "$(CACHE)/glosses/glosses.txt"
 	@echo; echo "Beside Chroma:"; $(CARGO_TARGET_DIR)/release/beside_chroma \
@@ -123,13 +125,14 @@ EVAL_OPTIONS ?=
 eval: setup
 	@python3 deploy/setup/glosses.py "$(CACHE)"
 	@python3 deploy/setup/questions.py "$(CACHE)"
-	@cargo build --quiet --release -p tests --features failpoints
+	@cargo build --quiet --release -p tests --features failpoints,benches
 	@$(CARGO_TARGET_DIR)/release/eval $(EVAL_OPTIONS)
 
 # The long forms of the tests' claims; docs/testing.md has the latest result.
-soak: setup
-	@cargo build --quiet --release -p tests --features failpoints
+soak: setup kept
+	@cargo build --quiet --release -p tests --features failpoints,benches
 	@$(BENCH_LOAD) --nodes 3 --steady 1800
+	@cargo test --quiet --release -p tests --features failpoints --test it upgrade
 	@HEARTH_SEEDS=500 HEARTH_STEPS=300 cargo test --quiet --release -p storage --test it model
 	@HEARTH_SEEDS=200 cargo test --quiet --release -p storage --test it crossings
 	@HEARTH_KILLS=100 HEARTH_SEED=7 cargo test --quiet --release -p tests \
@@ -149,9 +152,7 @@ soak: setup
 	    --features failpoints --test it fuzz:: -- --nocapture
 
 setup:
-	@deploy/setup/packages.sh
-	@deploy/setup/rocksdb.py "$(ROCKSDB_LIB_DIR)"
-	@python3 deploy/setup/fetch_model.py "$(CACHE)"
+	@$(BUILD) setup
 
 # `eval "$(make -s env)"` sets up a shell for calling cargo by hand.
 env:

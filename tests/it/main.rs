@@ -8,6 +8,7 @@ mod backups;
 mod backups_s3;
 mod bad_fields;
 mod bad_input;
+mod build;
 mod bulk;
 mod check;
 mod clients;

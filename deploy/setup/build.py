@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Run the steps of a build, those that need the network beside those that need the processor.
+
+usage: build.py setup | hearth | tests
+
+    setup     RocksDB's library, the embedding model and ONNX Runtime
+    hearth    that, and the binary that `make demo` runs
+    tests     that, the published clients, the lints, and the binaries of the tests
+
+The Makefile sets the environment. The calls of cargo follow one another, because they share a
+folder. Everything else runs beside them; RocksDB gives way to them, because they end later. Crates
+compile without RocksDB: only binaries link it.
+
+Shows how far each step is, and at the end how long each took; cargo writes the time of each crate to
+cargo-timings/ in its target folder. A step that fails prints the end of
+its output, all of which is in HEARTH_CACHE/build-logs. Standard library only.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+CACHE = Path(os.environ["HEARTH_CACHE"])
+LOGS = CACHE / "build-logs"
+SETUP = Path(__file__).resolve().parent
+SECONDS_BETWEEN_LINES = 20
+
+FEATURES = ["--workspace", "--features", "tests/failpoints"]
+# Neither is used by `cargo test`; lints read them all the same.
+BENCHES = "tests/failpoints,tests/benches"
+ROCKSDB = ["nice", "-n", "10", "python3", SETUP / "rocksdb.py", os.environ["ROCKSDB_LIB_DIR"]]
+DOWNLOAD_ADVICE = "Check the network, and the settings of cargo and pip for it (proxy, mirror). Then run the same command again: it continues with what is missing."
+
+
+class Step:
+    """A process with a name. Its output goes to a file, in which it may count: `12/340`."""
+
+    def __init__(self, name, command, after=(), advice=""):
+        self.name, self.command, self.after, self.advice = name, command, after, advice
+        self.log = LOGS / (name.replace(" ", "-") + ".log")
+        self.process, self.seconds = None, None
+
+    def start(self):
+        self.began = time.monotonic()
+        environment = dict(os.environ, CARGO_TERM_PROGRESS_WHEN="always", CARGO_TERM_PROGRESS_WIDTH="80")
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                list(map(str, self.command)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def poll(self):
+        """Whether the step has ended well. Ends the build if it failed."""
+        if self.seconds is None and self.process and self.process.poll() is not None:
+            self.seconds = time.monotonic() - self.began
+            if self.process.returncode != 0:
+                self.fail()
+        return self.seconds is not None
+
+    def output(self):
+        """The output without the moving bars of cargo."""
+        return re.sub(r"[^\n]*\r", "", self.log.read_text(errors="replace")).replace("\x1b[K", "")
+
+    def progress(self):
+        counts = re.findall(r"\b(\d+/\d+)\b", self.log.read_text(errors="replace")[-4000:])
+        return f"{self.name} {counts[-1].replace('/', ' of ')}" if counts else self.name
+
+    def fail(self):
+        print(f"\n{self.output()[-6000:].rstrip()}\n\nbuild: {self.name} failed; all its output is in {self.log}")
+        if self.advice:
+            print(f"build: {self.advice}")
+        sys.exit(1)
+
+    def end(self):
+        if self.process and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+
+
+def steps(goal):
+    fetch = Step("downloads of crates", ["cargo", "fetch", "--locked"], advice=DOWNLOAD_ADVICE)
+    rocksdb = Step("RocksDB", ROCKSDB, after=[fetch])
+    model = Step("model", ["python3", SETUP / "fetch_model.py", CACHE], advice=DOWNLOAD_ADVICE)
+    result = [fetch, rocksdb, model]
+    if goal == "setup":
+        return result
+
+    crates = Step("crates", ["cargo", "build", "--locked", "--timings", "-p", "node", "--lib"], after=[fetch])
+    hearth = Step("hearth", ["cargo", "build", "--locked", "-p", "node", "--bin", "hearth"], after=[crates, rocksdb])
+    result += [crates, hearth]
+    if goal == "hearth":
+        return result
+
+    clients = Step("published clients", [SETUP / "clients.sh", CACHE], advice=DOWNLOAD_ADVICE)
+    prometheus = Step("Prometheus", [SETUP / "unpack.sh", CACHE, "prometheus", "prometheus"], advice=DOWNLOAD_ADVICE)
+    lints = Step(
+        "lints",
+        ["cargo", "clippy", "--locked", "--workspace", "--all-targets", "--features", BENCHES, "--", "-D", "warnings"],
+        after=[hearth],
+    )
+    tests = Step("tests", ["cargo", "test", "--locked", *FEATURES, "--no-run"], after=[lints])
+    return [*result, clients, prometheus, lints, tests]
+
+
+def run(every_step):
+    """Each step starts when those before it have ended."""
+    began, printed = time.monotonic(), time.monotonic()
+    while not all([step.poll() for step in every_step]):
+        for step in every_step:
+            if step.process is None and all(before.poll() for before in step.after):
+                step.start()
+        if sys.stdout.isatty():
+            print(f"\r\x1b[K{state(every_step, began)}"[:120], end="", flush=True)
+        elif time.monotonic() - printed > SECONDS_BETWEEN_LINES:
+            print(state(every_step, began), flush=True)
+            printed = time.monotonic()
+        time.sleep(0.2)
+    if sys.stdout.isatty():
+        print("\r\x1b[K", end="")
+
+
+def state(every_step, began):
+    running = [step.progress() for step in every_step if step.process and step.seconds is None]
+    return f"build: {duration(time.monotonic() - began)}: {', '.join(running)}"
+
+
+def duration(seconds):
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+
+def main():
+    os.environ.setdefault("PIP_ROOT_USER_ACTION", "ignore")
+    LOGS.mkdir(parents=True, exist_ok=True)
+    began, every_step = time.monotonic(), steps(sys.argv[1])
+    if not Path(os.environ["ROCKSDB_LIB_DIR"], "librocksdb.a").exists():
+        print("build: the first build takes some 10 minutes on two cores; the next ones take seconds", flush=True)
+    try:
+        run(every_step)
+    finally:
+        for step in every_step:
+            step.end()
+    long = [f"{step.name} {duration(step.seconds)}" for step in every_step if step.seconds >= 2]
+    if long:
+        print(f"build: ready after {duration(time.monotonic() - began)}: {', '.join(long)}")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("\nbuild: interrupted; the same command continues")

@@ -1,0 +1,97 @@
+//! What the build links and shares: no failpoint in `hearth`, RocksDB's fast checksums, the
+//! allocator's thread, and one build of each third-party crate.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::*;
+
+/// The names of all failpoints in the source.
+fn failpoints() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut folders: Vec<PathBuf> =
+        ["storage", "raft", "api", "node"].map(|name| repository().join(name).join("src")).into();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            // The files of the dashboard are no text.
+            let text = String::from_utf8(fs::read(path).unwrap()).unwrap_or_default();
+            let names_of_file = text.split("fail_point!(\"").skip(1);
+            names.extend(names_of_file.map(|rest| rest.split('"').next().unwrap().to_owned()));
+        }
+    }
+    names
+}
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// Whether each name is in the binary's bytes.
+fn contained<'a>(binary: &Path, names: &'a BTreeSet<String>) -> Vec<&'a String> {
+    let bytes = fs::read(binary).unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
+    // One pass for all names, which have like lengths.
+    let starts: BTreeSet<u8> = names.iter().map(|name| name.as_bytes()[0]).collect();
+    let mut found = BTreeSet::new();
+    for at in 0..bytes.len() {
+        if starts.contains(&bytes[at]) {
+            found.extend(names.iter().filter(|name| bytes[at..].starts_with(name.as_bytes())));
+        }
+    }
+    found.into_iter().collect()
+}
+
+#[test]
+fn hearth_contains_no_failpoint() {
+    let names = failpoints();
+    assert!(names.len() > 20, "{names:?}");
+    // `make test` builds it beside the binary under test.
+    let hearth = Path::new(BINARY).with_file_name("hearth");
+    assert_eq!(contained(&hearth, &names), Vec::<&String>::new());
+    assert_eq!(contained(Path::new(BINARY), &names).len(), names.len(), "the search finds them");
+}
+
+#[test]
+fn binary_and_tests_share_third_party_crates() {
+    let tree = |arguments: &[&str]| -> BTreeSet<String> {
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["tree", "--offline", "--locked", "--prefix", "none", "--format", "{p} {f}"]);
+        let output = command.args(arguments).current_dir(repository()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let lines = String::from_utf8(output.stdout).unwrap();
+        // Crates of this workspace have their folder in the line. `fail` has its feature in tests only.
+        let lines = lines.lines().map(|line| line.trim_end_matches("(*)").trim_end());
+        let third_party = |line: &&str| !line.contains('/') && !line.starts_with("fail v");
+        lines.filter(third_party).map(str::to_owned).collect()
+    };
+    let binary = tree(&["-p", "node", "--edges", "normal,build"]);
+    let tests = tree(&["--workspace", "--features", "tests/failpoints"]);
+    assert!(binary.len() > 300, "{binary:?}");
+    let alone: Vec<_> = binary.difference(&tests).collect();
+    assert_eq!(alone, Vec::<&String>::new(), "other features: `make test` compiles these again");
+}
+
+#[tokio::test]
+async fn store_uses_fast_checksums() {
+    let cluster = options().start();
+    let log = cluster.data().join("log/LOG");
+    let text =
+        fs::read_to_string(&log).unwrap_or_else(|error| panic!("{}: {error}", log.display()));
+    let line = text.lines().find(|line| line.contains("Fast CRC32 supported")).unwrap();
+    assert!(line.contains("supported: Supported"), "{line}");
+}
+
+#[tokio::test]
+async fn allocator_returns_memory_in_the_background() {
+    let cluster = options().start();
+    let threads = fs::read_dir(format!("/proc/{}/task", cluster.pid())).unwrap();
+    let names = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("comm")));
+    let names: Vec<String> = names.filter_map(Result::ok).collect();
+    assert!(names.iter().any(|name| name.starts_with("jemalloc_bg_thd")), "{names:?}");
+}
