@@ -42,8 +42,7 @@ audit:
 kept: setup
 	@deploy/setup/kept.sh "$(CURDIR)" "$(CACHE)"
 
-# The optimised binary, some 20 minutes. Without its symbols, which are in a file beside it: debuggers
-# and perf find them.
+# The optimised binary. Without its symbols, which are in a file beside it: debuggers and perf find them.
 build: setup
 	@cargo build --release -p node
 	@mkdir -p "$(CACHE)/bin"
