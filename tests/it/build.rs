@@ -3,34 +3,17 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use super::tidy::{files, root};
 use super::*;
 
 /// The names of all failpoints in the source.
 fn failpoints() -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    let mut folders: Vec<PathBuf> =
-        ["storage", "raft", "api", "node"].map(|name| repository().join(name).join("src")).into();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            // The files of the dashboard are no text.
-            let text = String::from_utf8(fs::read(path).unwrap()).unwrap_or_default();
-            let names_of_file = text.split("fail_point!(\"").skip(1);
-            names.extend(names_of_file.map(|rest| rest.split('"').next().unwrap().to_owned()));
-        }
-    }
-    names
-}
-
-fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+    let sources = files(&["storage/src", "raft/src", "api/src", "node/src"], "rs");
+    let names = sources.iter().flat_map(|source| source.text.split("fail_point!(\"").skip(1));
+    names.map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
 }
 
 /// Which of the names are in the binary's bytes.
@@ -58,7 +41,7 @@ fn binary_and_tests_share_third_party_crates() {
     let tree = |arguments: &[&str]| -> BTreeSet<String> {
         let mut command = Command::new(env!("CARGO"));
         command.args(["tree", "--offline", "--locked", "--prefix", "none", "--format", "{p} {f}"]);
-        let output = command.args(arguments).current_dir(repository()).output().unwrap();
+        let output = command.args(arguments).current_dir(root()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let lines = String::from_utf8(output.stdout).unwrap();
         // Crates of this workspace have their folder in the line. `fail` has its feature in tests only.

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 const CRATES: [&str; 5] = ["storage", "raft", "api", "node", "tests"];
 
 /// A text file of the repository.
-struct Source {
+pub(super) struct Source {
     /// From the root of the repository.
     path: String,
-    text: String,
+    pub(super) text: String,
 }
 
 impl Source {
@@ -41,7 +41,7 @@ impl Source {
     }
 }
 
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
@@ -59,7 +59,7 @@ fn collect(folder: &Path, extension: &str, paths: &mut Vec<PathBuf>) {
 }
 
 /// All files with an extension in these folders of the repository.
-fn files(folders: &[&str], extension: &str) -> Vec<Source> {
+pub(super) fn files(folders: &[&str], extension: &str) -> Vec<Source> {
     let mut paths = Vec::new();
     folders.iter().for_each(|folder| collect(&root().join(folder), extension, &mut paths));
     paths.sort();
