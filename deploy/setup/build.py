@@ -54,7 +54,8 @@ class Step:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                start_new_session=True,
+                # Not a session: Linux gives sessions equal shares, whatever their niceness.
+                process_group=0,
             )
 
     def poll(self):
