@@ -12,6 +12,9 @@ export ROCKSDB_LIB_DIR := $(CACHE)/rocksdb-$(shell (grep -A1 '^name = "librocksd
     cat deploy/setup/rocksdb.py; uname -m) | sha256sum | cut -c1-16)
 # Debian's, of the package libjemalloc-dev.
 export JEMALLOC_OVERRIDE := /usr/lib/$(shell uname -m)-linux-gnu/libjemalloc_pic.a
+# The compiler of the tests' own crates; deploy/setup/build.py says why.
+LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver
+unexport RUSTC_WORKSPACE_WRAPPER
 BUILD := deploy/setup/packages.sh && python3 deploy/setup/build.py
 BIN := $(CACHE)/bin/hearth
 
@@ -21,17 +24,15 @@ demo:
 	@$(BUILD) hearth
 	@$(CARGO_TARGET_DIR)/debug/hearth demo
 
-test:
-	@cargo fmt --check
-	@$(BUILD) tests
-	@deploy/setup/deny.sh "$(CACHE)" check bans licenses sources
+test: lint
 	@[ "$$(id -u)" = 0 ] || echo 'test: without root, full disks are not tested'
 	@echo 'test: running every test'
-	@cargo test --quiet --workspace --features tests/failpoints
+	@$(LINTING) cargo test --quiet --workspace --features tests/failpoints,tests/benches
 
-lint: setup
+# Also compiles the tests: clippy's driver is a compiler.
+lint:
 	@cargo fmt --check
-	@cargo clippy --quiet --workspace --all-targets --features tests/failpoints,tests/benches -- -D warnings
+	@$(BUILD) tests
 	@deploy/setup/deny.sh "$(CACHE)" check bans licenses sources
 
 # Known faults of dependencies. Fetches RustSec's database from github.com.
@@ -66,7 +67,7 @@ install: build
 # The conformance suite of the Model Context Protocol and its Inspector, against a cluster.
 conformance: setup
 	@deploy/setup/node.sh "$(CACHE)" tests/conformance conformance
-	@cargo build --quiet -p tests --features failpoints --bin hearth-under-test
+	@$(LINTING) cargo build --quiet -p tests --features failpoints --bin hearth-under-test
 	@tests/conformance/run.sh "$(CACHE)" $(CARGO_TARGET_DIR)/debug/hearth-under-test
 
 # Builds the dashboard into api/ui/dist, which the binary contains.
@@ -80,7 +81,7 @@ test-ui: setup
 	@deploy/setup/clients.sh "$(CACHE)"
 	@deploy/setup/node.sh "$(CACHE)" api/ui dashboard
 	@deploy/setup/chromium.sh
-	@cargo build --quiet -p tests --features failpoints --bin hearth-under-test
+	@$(LINTING) cargo build --quiet -p tests --features failpoints --bin hearth-under-test
 	@api/ui/test.sh "$(CACHE)" $(CARGO_TARGET_DIR)/debug/hearth-under-test
 
 # Benches of the engine, then the service under load. Let nothing else run.
@@ -155,4 +156,4 @@ setup:
 
 # `eval "$(make -s env)"` sets up a shell for calling cargo by hand.
 env:
-	@echo 'export HEARTH_CACHE=$(HEARTH_CACHE) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR) ROCKSDB_LIB_DIR=$(ROCKSDB_LIB_DIR) JEMALLOC_OVERRIDE=$(JEMALLOC_OVERRIDE)'
+	@echo 'export HEARTH_CACHE=$(HEARTH_CACHE) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR) ROCKSDB_LIB_DIR=$(ROCKSDB_LIB_DIR) JEMALLOC_OVERRIDE=$(JEMALLOC_OVERRIDE) $(LINTING)'

@@ -5,7 +5,7 @@ usage: build.py setup | hearth | tests
 
     setup     RocksDB's library, the embedding model and ONNX Runtime
     hearth    that, and the binary that `make demo` runs
-    tests     that, the published clients, the lints, and the binaries of the tests
+    tests     that, the published clients, and the binaries of the tests and benches, with lints
 
 The Makefile sets the environment. The calls of cargo follow one another, because they share a
 folder. Everything else runs beside them; RocksDB gives way to them, because they end later. Crates
@@ -29,18 +29,22 @@ LOGS = CACHE / "build-logs"
 SETUP = Path(__file__).resolve().parent
 SECONDS_BETWEEN_LINES = 20
 
-FEATURES = ["--workspace", "--features", "tests/failpoints"]
-# Neither is used by `cargo test`; lints read them all the same.
-BENCHES = "tests/failpoints,tests/benches"
 ROCKSDB = ["nice", "-n", "10", "python3", SETUP / "rocksdb.py", os.environ["ROCKSDB_LIB_DIR"]]
+# Clippy's driver is a compiler that lints: one compilation does both. `cargo clippy` would first check each
+# third-party crate, for files that no binary uses. Benches are compiled to be linted.
+TESTS = [
+    *["env", "RUSTC_WORKSPACE_WRAPPER=clippy-driver", "cargo", "test", "--locked", "--no-run"],
+    *["--workspace", "--all-targets", "--features", "tests/failpoints,tests/benches"],
+]
 DOWNLOAD_ADVICE = "Check the network, and the settings of cargo and pip for it (proxy, mirror). Then run the same command again: it continues with what is missing."
 
 
 class Step:
     """A process with a name. Its output goes to a file, in which it may count: `12/340`."""
 
-    def __init__(self, name, command, after=(), advice=""):
+    def __init__(self, name, command, after=(), advice="", allows_warnings=True):
         self.name, self.command, self.after, self.advice = name, command, after, advice
+        self.allows_warnings = allows_warnings
         self.log = LOGS / (name.replace(" ", "-") + ".log")
         self.process, self.seconds = None, None
 
@@ -62,7 +66,8 @@ class Step:
         """Whether the step has ended well. Ends the build if it failed."""
         if self.seconds is None and self.process and self.process.poll() is not None:
             self.seconds = time.monotonic() - self.began
-            if self.process.returncode != 0:
+            warned = not self.allows_warnings and re.search(r"^warning", self.output(), re.MULTILINE)
+            if self.process.returncode != 0 or warned:
                 self.fail()
         return self.seconds is not None
 
@@ -101,13 +106,8 @@ def steps(goal):
 
     clients = Step("published clients", [SETUP / "clients.sh", CACHE], advice=DOWNLOAD_ADVICE)
     prometheus = Step("Prometheus", [SETUP / "unpack.sh", CACHE, "prometheus", "prometheus"], advice=DOWNLOAD_ADVICE)
-    lints = Step(
-        "lints",
-        ["cargo", "clippy", "--locked", "--workspace", "--all-targets", "--features", BENCHES, "--", "-D", "warnings"],
-        after=[hearth],
-    )
-    tests = Step("tests", ["cargo", "test", "--locked", *FEATURES, "--no-run"], after=[lints])
-    return [*result, clients, prometheus, lints, tests]
+    tests = Step("tests", TESTS, after=[hearth], allows_warnings=False)
+    return [*result, clients, prometheus, tests]
 
 
 def run(every_step):
