@@ -22,6 +22,7 @@ BIN := $(CACHE)/bin/hearth
 
 demo:
 	@$(BUILD) hearth
+	@echo 'demo: this build is quick to make and slow to run; `make install` makes the fast one'
 	@$(CARGO_TARGET_DIR)/debug/hearth demo
 
 test: lint

@@ -32,10 +32,6 @@ pub(crate) async fn run() -> Result<(), String> {
     let result = Cluster::prepare(NODES, None, 0, &NodeOptions::real())?
         .during(async |cluster: &mut Cluster| {
             println!("Hearth demo\n");
-            if cfg!(debug_assertions) {
-                println!("This build is quick to make and slow to run: times are those of");
-                println!("a binary without optimisation. `make install` makes the fast one.\n");
-            }
             println!("1. Start three equal nodes: TLS, Raft log, embedding model.");
             let started = Instant::now();
             cluster.launch().await?;
