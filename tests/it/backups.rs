@@ -107,7 +107,7 @@ async fn restored_cluster_holds_everything() {
     let (succeeded, text) = place.check(&cluster, true).await;
     assert!(succeeded && text.contains("is complete"), "{text}");
 
-    assert!(cluster.stop());
+    assert!(cluster.stop().await);
     let config = cluster.restored_config();
     let (succeeded, text) = restore(&cluster, &place, &config, &[]).await;
     assert!(succeeded && text.contains("cluster add"), "{text}");
@@ -124,10 +124,10 @@ async fn restored_cluster_holds_everything() {
     let neighbours = cluster.get(&format!("/agent/graph/neighbors/{}", ids[0])).await;
     assert!(neighbours.to_string().contains(&ids[1]), "{neighbours}");
     cluster.create(&labelled("the new cluster works")).await;
-    assert!(process.stop(), "{}", process.log());
+    assert!(process.stop().await, "{}", process.log());
     let mut process = serve(&cluster, &config).await;
     assert_eq!(stored(&cluster).await.len(), 61, "also after a restart");
-    assert!(process.stop(), "{}", process.log());
+    assert!(process.stop().await, "{}", process.log());
 }
 
 /// Each node creates a backup while clients write. The newest one becomes a cluster that grows.
@@ -152,7 +152,7 @@ async fn backup_beside_writes_becomes_a_cluster_that_grows() {
     }
     let (succeeded, text) = place.check(&cluster, true).await;
     assert!(succeeded, "{text}");
-    assert!(cluster.stop());
+    assert!(cluster.stop().await);
     let config = cluster.restored_config();
     let (succeeded, text) = restore(&cluster, &place, &config, &[]).await;
     assert!(succeeded, "{text}");
@@ -182,7 +182,7 @@ async fn rest_of_a_lost_majority_becomes_a_cluster() {
     eventually("the alert is due", no_leader, |has_leader| *has_leader == 0.0).await;
     let (succeeded, text) = place.create(&cluster, &cluster).await;
     assert!(succeeded, "{text}");
-    cluster.stop();
+    cluster.stop().await;
     let config = cluster.restored_config();
     let (succeeded, text) = restore(&cluster, &place, &config, &[]).await;
     assert!(succeeded, "{text}");
@@ -259,7 +259,7 @@ async fn damaged_backups_are_found_and_not_restored() {
     cluster.store_each((0..50).map(labelled)).await;
     let (succeeded, text) = place.create(&cluster, &cluster).await;
     assert!(succeeded, "{text}");
-    assert!(cluster.stop());
+    assert!(cluster.stop().await);
     let config = cluster.restored_config();
     let other_key = cluster.folder().join("other.key");
     std::fs::write(&other_key, format!("{}\n", "0a".repeat(32))).unwrap();
@@ -306,7 +306,7 @@ async fn keys_of_a_backup_can_be_left_out() {
     let stored = cluster.store(&labelled("kept")).await;
     let (succeeded, text) = place.create(&cluster, &cluster).await;
     assert!(succeeded, "{text}");
-    assert!(cluster.stop());
+    assert!(cluster.stop().await);
     let config = cluster.restored_config();
     let (succeeded, text) = restore_with(&cluster, &place, &config, &["--rotate-keys"], &[]).await;
     assert!(succeeded && text.contains("hearth tenant key 1"), "{text}");
@@ -331,7 +331,7 @@ async fn deliveries_of_a_backup_wait_for_the_operator() {
     assert!(succeeded, "{text}");
     cluster.create(&labelled("after the backup")).await;
     receiver.reach(2).await;
-    assert!(cluster.stop());
+    assert!(cluster.stop().await);
     let config = cluster.restored_config();
     let (succeeded, text) = restore(&cluster, &place, &config, &[]).await;
     assert!(succeeded && text.contains("release-webhooks"), "{text}");

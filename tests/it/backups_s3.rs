@@ -79,7 +79,7 @@ async fn bucket_holds_backups_and_restores_them() {
     let checked = bucket.run(&cluster, &["backup", "check", PLACE, "--data"]).await;
     assert!(checked.contains("is complete"), "{checked}");
     let before = stored(&cluster).await;
-    assert!(cluster.stop());
+    assert!(cluster.stop().await);
     let config = cluster.restored_config();
     bucket.run(&cluster, &["restore", PLACE, "--config", config.to_str().unwrap()]).await;
     let _process = serve(&cluster, &config).await;

@@ -154,7 +154,7 @@ async fn rolling_restart_pauses_writes_under_two_seconds() {
     let writers = Writers::start(&cluster, 1);
     for node in cluster.nodes() {
         node.terminate();
-        tokio::task::block_in_place(|| node.wait_gone());
+        node.wait_gone().await;
         node.restart().await;
     }
     let (longest, requests) = (writers.longest_pause(), writers.most_requests());
@@ -233,7 +233,7 @@ async fn node_with_different_state_is_quarantined_for_good() {
         odd.status().await
     };
     eventually("the different node stops", stopped, Option::is_none).await;
-    assert!(!process.ended() && process.log().contains(REASON));
+    assert!(!process.ended().await && process.log().contains(REASON));
     // Quarantine survives a restart, even of a process without the fault.
     odd.start();
     odd.up().await;
@@ -258,5 +258,5 @@ async fn stopping_leader_transfers_leadership_first() {
     let changed = |found: &Option<Value>| found.as_ref().is_some_and(|found| found["term"] != term);
     within(limit, "a new leader takes over", async || follower.status().await, changed).await;
     follower.create(&json!({"label": "after"})).await;
-    leader.wait_gone();
+    leader.wait_gone().await;
 }

@@ -31,12 +31,12 @@ async fn checksum_error_ends_the_node_with_advice() {
     cluster.store_each((0..100).map(labelled)).await;
     // An orderly stop flushes the state to a file.
     cluster.crash().await;
-    cluster.shut_down();
+    cluster.shut_down().await;
     let state = cluster.data().join("state/000001");
     let tables = files(&state, "sst");
     assert!(!tables.is_empty(), "the state was flushed");
     tables.iter().for_each(|table| corrupt(table));
-    let log = cluster.failed_start(&[]);
+    let log = cluster.failed_start(&[]).await;
     assert!(log.contains("damaged") && log.contains("restore"), "{log}");
     assert_eq!(files(&state, "sst"), tables, "no file was removed");
 }
@@ -65,7 +65,7 @@ async fn log_without_its_tail_quarantines_the_node() {
     let create = cluster.send(Method::POST, "/agent/nodes", &json!({"label": "no"})).await;
     create.assert_error(503, "quarantined");
     assert_eq!(cluster.metric("hearth_quarantined").await, 1.0);
-    cluster.shut_down();
+    cluster.shut_down().await;
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn log_without_its_high_water_mark_is_rejected() {
     cluster.create(&json!({"label": "x"})).await;
     cluster.kill();
     fs::remove_file(cluster.data().join("log.mark")).unwrap();
-    let log = cluster.failed_start(&[]);
+    let log = cluster.failed_start(&[]).await;
     assert!(log.contains("log.mark") && log.contains("restore"), "{log}");
 }
 
@@ -86,7 +86,7 @@ async fn missing_state_behind_a_compacted_log_is_rejected() {
         cluster.metric("hearth_raft_purged_index").await
     };
     eventually("the log is compacted", purged, |index| *index > 20.0).await;
-    assert!(cluster.stop());
+    assert!(cluster.stop().await);
     let (state, saved) = (cluster.data().join("state"), cluster.data().join("saved"));
     let manifest = fs::read_dir(state.join("000001")).unwrap().find_map(|entry| {
         let path = entry.unwrap().path();
@@ -96,13 +96,13 @@ async fn missing_state_behind_a_compacted_log_is_rejected() {
     let bytes = fs::read(&manifest).unwrap();
     for length in [0, bytes.len() / 2] {
         fs::write(&manifest, &bytes[..length]).unwrap();
-        let log = cluster.failed_start(&[]);
+        let log = cluster.failed_start(&[]).await;
         let advice = log.contains("damaged") && log.contains("restore");
         assert!(advice && !log.contains("panicked"), "{length} bytes: {log}");
     }
     fs::write(&manifest, &bytes).unwrap();
     fs::rename(&state, &saved).unwrap();
-    let log = cluster.failed_start(&[]);
+    let log = cluster.failed_start(&[]).await;
     let reason = log.contains("files of the state are missing") && log.contains("restore");
     assert!(reason && !log.contains("panicked"), "{log}");
     fs::remove_dir_all(&state).unwrap();

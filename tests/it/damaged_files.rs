@@ -102,10 +102,10 @@ async fn each_kind_of_damaged_file_is_noticed() {
     };
     eventually("the log is compacted", purged, |index| *index > 20.0).await;
     let expected = labels_of(&cluster).await;
-    assert!(cluster.stop());
+    assert!(cluster.stop().await);
     // A start moves the log's entries from its write-ahead log to a table.
     cluster.restart().await;
-    cluster.shut_down();
+    cluster.shut_down().await;
     let (data, saved) = (cluster.data(), cluster.folder().join("saved"));
     copy(&data, &saved);
     let kinds = files_by_kind(&data);

@@ -16,8 +16,8 @@ async fn json_line_describes_the_cluster() {
     let status = cluster.bare_request(Method::GET, "/api/v1/status").send().await.ok();
     assert_fields(&status, json!({"status": "ok", "version": "2.9.0", "role": "leader"}));
     let pid = cluster.pid();
-    assert!(cluster.stop(), "SIGTERM is an orderly end");
-    wait_gone(pid);
+    assert!(cluster.stop().await, "SIGTERM is an orderly end");
+    wait_gone(pid).await;
 }
 
 #[tokio::test]
@@ -30,13 +30,13 @@ async fn serve_restarts_a_killed_node_on_its_port() {
     let found = cluster.get(&format!("/agent/nodes/{stored}")).await;
     assert_eq!(found["label"], "still here");
     // SIGTERM is an orderly end.
-    cluster.shut_down();
+    cluster.shut_down().await;
 }
 
 #[tokio::test]
 async fn folder_keeps_its_nodes_and_its_authority() {
     let mut cluster = options().start();
-    assert!(cluster.stop());
+    assert!(cluster.stop().await);
     let run = async |arguments: &[&str]| {
         let folder = cluster.folder().to_str().unwrap();
         let (succeeded, text) = cluster.run(&[arguments, &[folder]].concat()).await;
@@ -80,13 +80,13 @@ async fn folder_runs_once_and_keeps_its_ports() {
     assert!(!succeeded && text.contains("another `hearth dev` runs"), "{text}");
     let after = std::fs::read_to_string(cluster.data().join("hearth.toml")).unwrap();
     assert_eq!(config, after);
-    assert!(cluster.stop());
+    assert!(cluster.stop().await);
 }
 
 #[tokio::test]
 async fn data_folder_of_another_node_is_rejected() {
     let cluster = options().start();
     cluster.kill();
-    let log = cluster.failed_start(&[("HEARTH__NODE__ID", "5")]);
+    let log = cluster.failed_start(&[("HEARTH__NODE__ID", "5")]).await;
     assert!(log.contains("belongs to node 1"), "{log}");
 }

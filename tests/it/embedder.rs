@@ -36,7 +36,7 @@ async fn missing_model_names_the_setup_command() {
     let cluster = options().start();
     cluster.kill();
     let model = [("HEARTH__EMBEDDER__KIND", "onnx"), ("HEARTH__EMBEDDER__MODEL", "/nowhere")];
-    let log = cluster.failed_start(&model);
+    let log = cluster.failed_start(&model).await;
     assert!(log.contains("/nowhere/manifest.json") && log.contains("make setup"), "{log}");
 }
 
@@ -44,7 +44,7 @@ async fn missing_model_names_the_setup_command() {
 async fn different_model_is_rejected_at_start() {
     let cluster = options().start();
     cluster.kill();
-    let log = cluster.failed_start(&[("HEARTH__EMBEDDER__KIND", "onnx")]);
+    let log = cluster.failed_start(&[("HEARTH__EMBEDDER__KIND", "onnx")]).await;
     assert!(log.contains("set embedder.model to"), "{log}");
 }
 

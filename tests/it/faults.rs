@@ -120,7 +120,7 @@ impl Run {
                 }
             }
             Fault::Restart => {
-                tokio::task::block_in_place(|| node.shut_down());
+                node.shut_down().await;
                 self.writers.acknowledge(WRITES).await;
                 self.restart(node, "").await;
             }

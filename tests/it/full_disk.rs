@@ -123,7 +123,7 @@ async fn nodes_without_any_space_lose_nothing() {
     // Nothing was freed: only the ballast lets them start. Each finds no space at its next write.
     let rejects = async || {
         for node in cluster.nodes().filter(ended) {
-            node.wait_gone();
+            node.wait_gone().await;
             node.start();
         }
         if cluster.nodes().any(|node| node.data().join("ballast").exists()) {

@@ -73,6 +73,6 @@ async fn failed_sync_stops_the_node() {
     }
     assert!(failed);
     assert!(acknowledged <= remaining, "{acknowledged} acknowledged with {remaining} syncs");
-    assert!(!process.ended(), "the node must end with an error");
+    assert!(!process.ended().await, "the node must end with an error");
     assert!(process.log().contains("storage failed"), "{}", process.log());
 }

@@ -99,7 +99,7 @@ async fn bootstrap_is_safe_to_leave_on() {
     // Without its data it must not found another cluster beside the one that goes on.
     wipe(&cluster);
     let mut process = serve();
-    assert!(!process.ended(), "{}", process.log());
+    assert!(!process.ended().await, "{}", process.log());
     // The members reject it, or it finds that they have a cluster, whichever comes first.
     let log = process.log();
     assert!(log.contains("with a new id") && log.contains("cluster replace"), "{log}");
@@ -116,7 +116,7 @@ async fn member_of_one_cluster_joins_no_other() {
         (4, format!("2={second}, 4={}", new.address), "only the member with the lowest id"),
     ] {
         let mut process = new.bootstrap(id, &members);
-        assert!(!process.ended() && process.log().contains(why), "{}", process.log());
+        assert!(!process.ended().await && process.log().contains(why), "{}", process.log());
         std::fs::remove_dir_all(new.folder.path().join("data")).unwrap();
     }
     // Alone it bootstraps its own cluster, and then cannot join this one.
@@ -178,7 +178,7 @@ async fn wiped_disk_must_return_under_a_new_id() {
     let [leader, wiped] = cluster.leader_first().await;
     wiped.kill();
     wipe(wiped);
-    let log = wiped.failed_start(&[]);
+    let log = wiped.failed_start(&[]).await;
     assert!(log.contains("with a new id"), "{log}");
     leader.create(&json!({"label": "the others continue"})).await;
 }
@@ -191,7 +191,7 @@ async fn damaged_node_is_replaced_by_one_command() {
     let [leader, other, damaged] = cluster.leader_first().await;
     damaged.kill();
     std::fs::write(damaged.data().join("log.mark"), b"damaged").unwrap();
-    let log = damaged.failed_start(&[]);
+    let log = damaged.failed_start(&[]).await;
     assert!(log.contains("hearth cluster replace"), "{log}");
     let new = NewNode::instead_of(damaged);
     let _process = new.serve();

@@ -165,7 +165,7 @@ async fn killed_nodes_start_with_the_next_model() {
     let node = options().start();
     let label = "apple pear plum";
     node.store(&labelled(label)).await;
-    node.shut_down();
+    node.shut_down().await;
     node.restart().await;
     let folder = model_folder(&node, 64);
     let (succeeded, text) = hearth(&node, &["set", &folder]).await;
@@ -173,7 +173,7 @@ async fn killed_nodes_start_with_the_next_model() {
     has_switched(&node, 64).await;
     node.kill();
     let third = model_folder(&node, 65);
-    let log = node.failed_start(&[("HEARTH__EMBEDDER__MODEL", &third)]);
+    let log = node.failed_start(&[("HEARTH__EMBEDDER__MODEL", &third)]).await;
     assert!(log.contains("(40000000696e6731), but"), "{log}");
     node.restart_with(&[("HEARTH__EMBEDDER__MODEL", &folder)]).await;
     let found = async || {

@@ -92,7 +92,7 @@ async fn stopping_node_reports_its_buffered_recalls() {
     for _ in 0..3 {
         search(&cluster, "red fox").await;
     }
-    cluster.shut_down();
+    cluster.shut_down().await;
     cluster.restart().await;
     assert_eq!(get(&cluster, &id).await["recall_count"], 5);
 }

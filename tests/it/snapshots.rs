@@ -29,8 +29,8 @@ async fn assert_caught_up(cluster: &Cluster, node: &Node) {
 }
 
 #[cfg(feature = "failpoints")]
-fn assert_crashed(mut process: Process) {
-    assert!(!process.ended(), "it was to crash: {}", process.log());
+async fn assert_crashed(mut process: Process) {
+    assert!(!process.ended().await, "it was to crash: {}", process.log());
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn receiver_crashes_while_receiving_and_installing_a_snapshot() {
     let (cluster, behind) = with_one_behind().await;
     let node = cluster.at(behind);
     for point in ["snapshot-receive=2*off->return", "snapshot-install=return"] {
-        assert_crashed(node.serve_with(&[("FAILPOINTS", point)]));
+        assert_crashed(node.serve_with(&[("FAILPOINTS", point)])).await;
     }
     node.start();
     assert_caught_up(&cluster, node).await;
@@ -104,7 +104,7 @@ async fn leader_crashes_while_building_a_snapshot() {
     };
     eventually("it leads again", transferred, |found| *found == position).await;
     cluster.at(behind).start();
-    assert_crashed(crashing);
+    assert_crashed(crashing).await;
     leader.restart().await;
     assert_caught_up(&cluster, cluster.at(behind)).await;
 }

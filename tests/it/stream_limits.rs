@@ -30,7 +30,7 @@ async fn stopping_node_ends_streams_and_another_resumes_them() {
     // An orderly end, which a reader distinguishes from a broken connection.
     let end = tokio::time::timeout(PATIENCE, stream.try_next()).await.expect("an end in time");
     assert_eq!(end.expect("an end, not a broken connection"), None);
-    stopping.wait_gone();
+    stopping.wait_gone().await;
     cluster.store_each(["while", "no", "reader"].map(labelled)).await;
     let (mut later, _) = Stream::ready(cluster.at(1), "", Some(&last)).await;
     assert_eq!(event_labels(&created(&mut later, 3).await), ["while", "no", "reader"]);

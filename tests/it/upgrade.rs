@@ -25,7 +25,7 @@ fn kept() -> Option<PathBuf> {
 
 /// Stops a node in order, and starts it with a binary.
 async fn restart_as(node: &Node, binary: impl Into<PathBuf>) {
-    tokio::task::block_in_place(|| node.shut_down());
+    node.shut_down().await;
     node.use_binary(binary);
     node.restart().await;
 }
@@ -71,9 +71,9 @@ async fn upgrade(order: impl AsyncFn(&Cluster) -> [usize; 3]) {
 /// A binary with a lower level says what it needs, and leaves the data as they are.
 async fn refuses_to_go_back(cluster: &Cluster, kept: &Path) {
     let node = cluster.at(0);
-    tokio::task::block_in_place(|| node.shut_down());
+    node.shut_down().await;
     node.use_binary(kept);
-    let log = node.failed_start(&[]);
+    let log = node.failed_start(&[]).await;
     assert!(log.contains("needs version"), "{log}");
     assert!(log.contains("Nothing was changed"), "{log}");
     node.use_binary(BINARY);

@@ -192,10 +192,10 @@ impl Cluster {
     }
 
     /// Ends `hearth dev` with SIGTERM and returns whether it ended with success.
-    pub fn stop(&mut self) -> bool {
+    pub async fn stop(&mut self) -> bool {
         self.nodes.iter().for_each(|node| node.ended.store(true, Ordering::Relaxed));
         signal(self.dev.id(), "TERM");
-        process::wait(&mut self.dev)
+        process::ended(&mut self.dev).await
     }
 
     /// The binary under test.

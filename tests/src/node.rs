@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use reqwest::Client;
 
+use crate::process::block_until_gone;
 use crate::{
     Method, Options, Process, Request, Response, StatusCode, Value, eventually, id, json, signal,
     string, wait_gone,
@@ -181,7 +182,8 @@ impl Node {
             Some(mut process) => process.kill(),
             None => {
                 signal(self.pid(), "KILL");
-                self.wait_gone();
+                self.ended.store(true, Ordering::Relaxed);
+                block_until_gone(self.pid());
             }
         }
     }
@@ -202,9 +204,9 @@ impl Node {
     }
 
     /// Waits until the process of `hearth dev`, which received a signal to end, is gone.
-    pub fn wait_gone(&self) {
+    pub async fn wait_gone(&self) {
         self.ended.store(true, Ordering::Relaxed);
-        wait_gone(self.pid());
+        wait_gone(self.pid()).await;
     }
 
     /// Kills its process and starts it again.
@@ -235,13 +237,13 @@ impl Node {
     }
 
     /// Stops its process in order, and waits for its end. That of a restarted node must be a success.
-    pub fn shut_down(&self) {
+    pub async fn shut_down(&self) {
         let restarted = self.restarted().take();
         match restarted {
-            Some(mut process) => assert!(process.stop(), "{}", process.log()),
+            Some(mut process) => assert!(process.stop().await, "{}", process.log()),
             None => {
                 self.terminate();
-                self.wait_gone();
+                self.wait_gone().await;
             }
         }
     }
@@ -256,9 +258,9 @@ impl Node {
     }
 
     /// Starts `hearth serve`, which must fail, and returns its log.
-    pub fn failed_start(&self, environment: &[(&str, &str)]) -> String {
+    pub async fn failed_start(&self, environment: &[(&str, &str)]) -> String {
         let mut process = self.serve_with(environment);
-        assert!(!process.ended(), "it must not run: {}", process.log());
+        assert!(!process.ended().await, "it must not run: {}", process.log());
         process.log()
     }
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Instant;
 
-use crate::PATIENCE;
 use crate::wait::POLL;
+use crate::{PATIENCE, eventually};
 
 /// A `hearth serve` that the test itself started. Dropping it kills it.
 pub struct Process {
@@ -35,9 +35,9 @@ impl Process {
     }
 
     /// Sends SIGTERM and returns whether it ended with success.
-    pub fn stop(&mut self) -> bool {
+    pub async fn stop(&mut self) -> bool {
         signal(self.child.id(), "TERM");
-        self.ended()
+        self.ended().await
     }
 
     /// Whether it has ended.
@@ -46,8 +46,8 @@ impl Process {
     }
 
     /// Waits until it ends by itself, and returns whether it ended with success.
-    pub fn ended(&mut self) -> bool {
-        wait(&mut self.child)
+    pub async fn ended(&mut self) -> bool {
+        ended(&mut self.child).await
     }
 
     /// What it logged.
@@ -82,10 +82,11 @@ pub fn free_address() -> SocketAddr {
     listener.local_addr().expect("an address")
 }
 
-/// Waits until a child ends, and returns whether it ended with success.
-pub(crate) fn wait(child: &mut Child) -> bool {
-    let ended = || child.try_wait().expect("the child is ours").map(|status| status.success());
-    block_until("a process ends", ended)
+/// Waits until a child ends, and returns whether it ended with success. Asynchronous: an orderly end
+/// waits for the test's connections, which must answer meanwhile.
+pub(crate) async fn ended(child: &mut Child) -> bool {
+    let status = async || child.try_wait().expect("the child is ours");
+    eventually("a process ends", status, Option::is_some).await.is_some_and(|it| it.success())
 }
 
 /// Sends a signal to a process that a test started.
@@ -101,21 +102,21 @@ pub(crate) fn try_signal(pid: u32, name: &str) -> bool {
 
 /// Waits until a process, its threads and its open files are gone. Its parent `hearth dev`
 /// has collected it then.
-pub fn wait_gone(pid: u32) {
-    let folder = format!("/proc/{pid}");
-    block_until("a process is gone", || (!Path::new(&folder).exists()).then_some(()));
+pub async fn wait_gone(pid: u32) {
+    eventually("a process is gone", async || is_gone(pid), |gone| *gone).await;
 }
 
-/// The blocking form of [`crate::eventually`].
-fn block_until<T>(what: &str, mut observe: impl FnMut() -> Option<T>) -> T {
+/// [`wait_gone`], after a SIGKILL, which takes milliseconds.
+pub(crate) fn block_until_gone(pid: u32) {
     let started = Instant::now();
-    loop {
-        if let Some(value) = observe() {
-            return value;
-        }
-        assert!(started.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+    while !is_gone(pid) {
+        assert!(started.elapsed() < PATIENCE, "a process is gone: not within {PATIENCE:?}");
         std::thread::sleep(POLL);
     }
+}
+
+fn is_gone(pid: u32) -> bool {
+    !Path::new(&format!("/proc/{pid}")).exists()
 }
 
 /// Resident bytes of a process, from `/proc`.

@@ -72,7 +72,7 @@ async fn stopping_leader_reports_why_it_transfers_nothing() {
     second.pause();
     third.pause();
     leader.terminate();
-    tokio::task::block_in_place(|| leader.wait_gone());
+    leader.wait_gone().await;
     let log = std::fs::read_to_string(leader.data().join("node.log")).unwrap();
     let line = log.lines().find(|line| line.contains("leadership not transferred"));
     assert!(line.is_some_and(|line| line.contains("WARN") && line.contains("error=")), "{log}");
@@ -92,7 +92,7 @@ async fn full_disk_is_named_in_the_last_line() {
             request.try_send().await.is_err()
         };
         eventually("the node stops", write, |stopped| *stopped).await;
-        assert!(!process.ended(), "the node must end with an error");
+        assert!(!process.ended().await, "the node must end with an error");
         let log = process.log();
         let last = log.lines().last().unwrap_or_default();
         assert!(last.contains("no storage space"), "{log}");

@@ -110,7 +110,7 @@ pub async fn restart(cluster: &Cluster, memories: u64) {
         let seconds = started.elapsed().as_secs_f64();
         println!("\nStart with {memories} memories after {after}: {seconds:.2} s");
         if stop {
-            cluster.shut_down();
+            cluster.shut_down().await;
         }
     }
 }
