@@ -59,7 +59,7 @@ async fn invalid_bodies_headers_and_paths_have_codes() {
 
 #[tokio::test]
 async fn endpoints_require_a_valid_key() {
-    let cluster = options().start();
+    let cluster = options().env("FAILPOINTS", "authentication-delay=return").start();
     let (most, last) = cluster.key.split_at(cluster.key.len() - 1);
     let wrong = format!("Bearer {most}{}", if last == "0" { "1" } else { "0" });
     let own = format!("Bearer {}", cluster.key);

@@ -64,7 +64,7 @@ fn changed(random: &mut Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn run(targets: &[Target]) {
-    let (seed, inputs) = (setting("HEARTH_SEED", 1), setting("HEARTH_INPUTS", 50_000));
+    let (seed, inputs) = (setting("HEARTH_SEED", 1), setting("HEARTH_INPUTS", 20_000));
     for target in targets {
         println!("target {}, HEARTH_SEED={seed}, {inputs} inputs", target.name);
         let seeds = (target.seeds)();

@@ -26,6 +26,9 @@ const SLOWER: u32 = 10;
 /// Below this latency in any case, the pauses of other tests decide.
 const LATENCY_MIN: Duration = Duration::from_millis(100);
 
+/// Honest requests whose latencies are compared.
+const REQUESTS: u64 = 50;
+
 /// The address in a URL.
 pub(super) fn address(url: &str) -> SocketAddr {
     url.split('/').nth(2).unwrap().parse().unwrap()
@@ -85,11 +88,10 @@ pub(super) fn memory_mb(node: &Node, field: &str) -> u64 {
     kibibytes / 1024
 }
 
-/// A percentile of the latencies of `requests` honest requests, one after another. It is the
-/// median by default, since other tests use the machine too; `make soak` sets 99.
-pub(super) async fn latency(requests: usize, request: impl Fn() -> Request) -> Duration {
-    // A high percentile of few requests is their worst.
-    let requests = requests.max(setting("HEARTH_REQUESTS", 0) as usize);
+/// A percentile of the latencies of honest requests, one after another. It is the median by
+/// default, since other tests use the machine too; `make soak` sets 99, and more requests.
+pub(super) async fn latency(request: impl Fn() -> Request) -> Duration {
+    let requests = setting("HEARTH_REQUESTS", REQUESTS) as usize;
     let mut latencies = Vec::new();
     for _ in 0..requests {
         let start = Instant::now();
@@ -259,11 +261,11 @@ pub(super) async fn assert_creates_served(
     let _alone = ALONE.lock().await;
     let hostile = cluster.post("/keys", &json!({"name": "hostile", "role": "agent"})).await;
     let create = || cluster.request(Method::POST, "/agent/nodes").json(&labelled("honest"));
-    let quiet = latency(100, create).await;
+    let quiet = latency(create).await;
     let attack = Attack::requests(cluster, cluster, clients, &hostile, (path, body));
     let running = async || cluster.metric("hearth_requests_in_progress").await;
     eventually("the attack runs", running, |requests| *requests >= clients as f64 / 8.0).await;
-    let attacked = latency(100, create).await;
+    let attacked = latency(create).await;
     drop(attack);
     assert_served(quiet, attacked);
 }

@@ -40,7 +40,8 @@ async fn status(node: &Node) -> Value {
 
 #[tokio::test]
 async fn only_the_operator_key_opens_the_cluster() {
-    let cluster = options().nodes(3).start();
+    let without_delays = options().env("FAILPOINTS", "authentication-delay=return");
+    let cluster = without_delays.nodes(3).start();
     converged(&cluster).await;
     let before = status(&cluster).await;
     let foreign = cluster.operator_key.replace(char::is_numeric, "0");

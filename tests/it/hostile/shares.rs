@@ -21,7 +21,7 @@ fn search(cluster: &Cluster, key: &Value, limit: usize) -> Request {
 async fn waiting_reads_of_one_key_leave_room() {
     let cluster = options().start();
     let (hostile, honest) = (reader(&cluster, "hostile").await, reader(&cluster, "honest").await);
-    let quiet = latency(100, || search(&cluster, &honest, 10)).await;
+    let quiet = latency(|| search(&cluster, &honest, 10)).await;
     let agents = [(); 10].map(|()| cluster.new_agent());
     let waits = join_all((0..2_100).map(|at| {
         let request = agents[at % 10].get_as(&cluster, &hostile, "/agent/nodes");
@@ -30,7 +30,7 @@ async fn waiting_reads_of_one_key_leave_room() {
     let honest = async {
         let full = async || cluster.metric("hearth_requests_in_progress").await;
         eventually("the key has its share", full, |requests| *requests >= 512.0).await;
-        latency(100, || search(&cluster, &honest, 10)).await
+        latency(|| search(&cluster, &honest, 10)).await
     };
     let (responses, attacked) = tokio::join!(waits, honest);
     let limited = responses.iter().flatten().filter(|response| response.status == 429).count();
@@ -46,12 +46,12 @@ async fn searches_of_one_key_do_not_delay_others() {
         cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
     }
     let (hostile, honest) = (reader(&cluster, "hostile").await, reader(&cluster, "honest").await);
-    let quiet = latency(100, || search(&cluster, &honest, 10)).await;
+    let quiet = latency(|| search(&cluster, &honest, 10)).await;
     let body = json!({"query": "word", "limit": 100});
     let attack = Attack::requests(&cluster, &cluster, 200, &hostile, ("/agent/search", &body));
     let full = async || cluster.metric("hearth_requests_in_progress").await;
     eventually("the attack runs", full, |requests| *requests >= 50.0).await;
-    let attacked = latency(200, || search(&cluster, &honest, 10)).await;
+    let attacked = latency(|| search(&cluster, &honest, 10)).await;
     drop(attack);
     assert_served(quiet, attacked);
 }
@@ -115,7 +115,7 @@ async fn streams_of_the_past_do_not_delay_others() {
         cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
     }
     let (hostile, honest) = (reader(&cluster, "hostile").await, reader(&cluster, "honest").await);
-    let quiet = latency(200, || search(&cluster, &honest, 10)).await;
+    let quiet = latency(|| search(&cluster, &honest, 10)).await;
     let read = AtomicU64::new(0);
     let replay = async || {
         let request = cluster.request_as(&hostile, Method::GET, "/events");
@@ -125,7 +125,7 @@ async fn streams_of_the_past_do_not_delay_others() {
         }
     };
     let honest = async {
-        let measured = latency(200, || search(&cluster, &honest, 10)).await;
+        let measured = latency(|| search(&cluster, &honest, 10)).await;
         let so_far = async || read.load(Ordering::Relaxed);
         eventually("the streams go on", so_far, |read| *read > 10_000).await;
         measured

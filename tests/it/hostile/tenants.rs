@@ -31,7 +31,7 @@ async fn measure(node: &Node, tenant: &Value) -> [Duration; 3] {
         request.json(&json!({"query": "short"}))
     };
     let get = || node.request_as(tenant, Method::GET, "/agent/nodes?limit=1");
-    [latency(200, create).await, latency(200, search).await, latency(200, get).await]
+    [latency(create).await, latency(search).await, latency(get).await]
 }
 
 fn create(node: &Node, tenant: &Value) -> Request {
@@ -50,7 +50,7 @@ async fn assert_others_served(
     prepare(&cluster, &busy).await;
     converged(&cluster).await;
     let [leader, node, other] = cluster.leader_first().await;
-    let turn = latency(50, || node.request_as(&busy, Method::POST, path).json(body)).await;
+    let turn = latency(|| node.request_as(&busy, Method::POST, path).json(body)).await;
     let before = measure(node, &quiet).await;
     let attack = |node| Attack::requests(&cluster, node, CONNECTIONS, &busy, (path, body));
     let attacks = [node, other].map(attack);

@@ -37,7 +37,7 @@ async fn long_notifications_do_not_delay_writes() {
     let cluster = options().start();
     let hostile = cluster.post("/keys", &json!({"name": "hostile", "role": "agent"})).await;
     let create = || cluster.request(Method::POST, "/agent/nodes").json(&labelled("honest"));
-    let quiet = latency(100, create).await;
+    let quiet = latency(create).await;
     let message = format!("{{label}}{}", "\u{1}".repeat(1_000));
     let triggers = (0..500).map(|at| {
         let trigger = json!({"name": format!("trigger {at}"), "event": "on_store",
@@ -48,7 +48,7 @@ async fn long_notifications_do_not_delay_writes() {
     let created = create().send().await.ok();
     let notifications = array(&created["trigger_notifications"]).len();
     assert!((1..=65).contains(&notifications), "{notifications}");
-    assert_served(quiet, latency(100, create).await);
+    assert_served(quiet, latency(create).await);
 }
 
 /// Of the triggers of one key, some fire on an event. The label grows by their tags, and is indexed
@@ -58,7 +58,7 @@ async fn many_triggers_of_one_key_delay_no_writes() {
     let cluster = options().nodes(3).start();
     let hostile = cluster.post("/keys", &json!({"name": "hostile", "role": "agent"})).await;
     let create = || cluster.request(Method::POST, "/agent/nodes").json(&labelled("honest"));
-    let quiet = latency(100, create).await;
+    let quiet = latency(create).await;
     let triggers = (0..500).map(|at| {
         let trigger = json!({"event": "on_store", "action": "tag",
             "action_config": {"label": format!("tag{at}")}});
@@ -67,7 +67,7 @@ async fn many_triggers_of_one_key_delay_no_writes() {
     stream::iter(triggers).buffer_unordered(32).collect::<Vec<_>>().await;
     let created = create().send().await.ok();
     assert_eq!(string(&created["label"]).matches('#').count(), 32);
-    assert_served(quiet, latency(100, create).await);
+    assert_served(quiet, latency(create).await);
     let activity = cluster.get("/activity?limit=1").await;
     assert_fields(&activity["items"][0], json!({"action": "trigger.skip"}));
 }
