@@ -12,6 +12,8 @@ export ROCKSDB_LIB_DIR := $(CACHE)/rocksdb-$(shell (grep -A1 '^name = "librocksd
     cat deploy/setup/rocksdb.py; uname -m) | sha256sum | cut -c1-16)
 # Debian's, of the package libjemalloc-dev.
 export JEMALLOC_OVERRIDE := /usr/lib/$(shell uname -m)-linux-gnu/libjemalloc_pic.a
+# Tests and benches load ONNX Runtime themselves; `hearth` sets this by itself.
+export ORT_DISABLE_TELEMETRY := 1
 # The compiler of the tests' own crates; deploy/setup/build.py says why.
 LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver
 unexport RUSTC_WORKSPACE_WRAPPER
@@ -157,4 +159,5 @@ setup:
 
 # `eval "$(make -s env)"` sets up a shell for calling cargo by hand.
 env:
-	@echo 'export HEARTH_CACHE=$(HEARTH_CACHE) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR) ROCKSDB_LIB_DIR=$(ROCKSDB_LIB_DIR) JEMALLOC_OVERRIDE=$(JEMALLOC_OVERRIDE) CARGO_INCREMENTAL=1 $(LINTING)'
+	@echo 'export HEARTH_CACHE=$(HEARTH_CACHE) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR) ROCKSDB_LIB_DIR=$(ROCKSDB_LIB_DIR) JEMALLOC_OVERRIDE=$(JEMALLOC_OVERRIDE)'
+	@echo 'export ORT_DISABLE_TELEMETRY=$(ORT_DISABLE_TELEMETRY) CARGO_INCREMENTAL=1 $(LINTING)'

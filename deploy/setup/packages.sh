@@ -10,6 +10,7 @@ ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 || missing+=(libclang-dev) 
 command -v python3 >/dev/null || missing+=(python3)
 python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
 command -v curl >/dev/null || missing+=(curl)
+command -v ip >/dev/null || missing+=(iproute2) # tests in a network of their own
 
 [ ${#missing[@]} -eq 0 ] && exit 0
 echo "setup: installing Debian packages: ${missing[*]}"

@@ -1,13 +1,34 @@
-//! The process of a node: its log lines, to standard error as text or JSON, the request to stop, a
-//! signal or the end of the parent process, and the request to reload, a signal.
+//! The process of a node: its environment, its log lines, to standard error as text or JSON, the
+//! request to stop, a signal or the end of the parent process, and the request to reload, a signal.
 
 use std::io::IsTerminal;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
+use crate::embed::NO_TELEMETRY;
 use crate::error::{cannot, text};
+
+/// Makes sure that libraries find [`NO_TELEMETRY`] in the environment: replaces this process by the
+/// same program with it, once. A process cannot change its own environment safely.
+pub(crate) fn without_telemetry() -> Result<(), String> {
+    let (name, value) = NO_TELEMETRY;
+    if std::env::var_os(name).is_some_and(|found| found == value) {
+        return Ok(());
+    }
+    let program = std::env::current_exe().map_err(cannot("find this program"))?;
+    let mut arguments = std::env::args_os();
+    let mut same = Command::new(program);
+    same.env(name, value);
+    if let Some(own_name) = arguments.next() {
+        same.arg0(own_name);
+    }
+    // It returns only if it fails.
+    Err(cannot("start this program again")(same.args(arguments).exec()))
+}
 
 /// Configures logging of the whole process. It can be called once.
 pub(crate) fn start_logging(log: &Log) -> Result<(), String> {

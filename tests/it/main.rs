@@ -52,6 +52,7 @@ mod memories;
 mod model_change;
 mod openapi;
 mod origin;
+mod outgoing;
 mod partitions;
 mod peer_port;
 mod published;

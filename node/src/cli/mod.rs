@@ -97,6 +97,10 @@ const EVENT_INTERVAL: u32 = 8;
 
 /// Parses the command line and runs the command.
 pub fn run() -> ExitCode {
+    // Before any thread: it replaces the process.
+    if let Err(error) = process::without_telemetry() {
+        return failed(&error.into());
+    }
     // Failpoints exist in tests and benches only. The variable FAILPOINTS configures them.
     #[cfg(feature = "failpoints")]
     let _scenario = fail::FailScenario::setup();

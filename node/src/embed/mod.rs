@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 pub(crate) use embedders::Embedders;
 pub use manifest::{Manifest, Pooling};
+pub(crate) use onnx::NO_TELEMETRY;
 pub use onnx::{OnnxRuntime, Session};
 pub(crate) use pool::Counters;
 pub use pool::{Part, Pool, Worker};

@@ -20,6 +20,10 @@ const PART_BYTES_MAX: usize = 8 << 10;
 /// in one of them: about 25 tokens.
 const OVERLAP_BYTES: usize = 120;
 
+/// The variable that keeps ONNX Runtime from reporting its use to its makers, which versions from
+/// 1.29 on do from the moment they are loaded. No call can come before that.
+pub(crate) const NO_TELEMETRY: (&str, &str) = ("ORT_DISABLE_TELEMETRY", "1");
+
 /// The loaded library; one per process.
 pub struct OnnxRuntime(Environment);
 
@@ -27,14 +31,17 @@ impl OnnxRuntime {
     /// Loads the library at `path`.
     ///
     /// # Errors
-    /// When it is missing, too old, or already loaded.
+    /// When it is missing, too old, or already loaded, or when it might send anything anywhere.
     pub fn load(path: &Path) -> Result<Self, String> {
+        let (name, value) = NO_TELEMETRY;
+        if std::env::var_os(name).is_none_or(|found| found != value) {
+            return Err(format!("ONNX Runtime is not loaded without {name}={value}"));
+        }
         // The loader would search for a relative path beside the binary first.
         let path = std::fs::canonicalize(path).map_err(missing(path))?;
         let environment = ort::init_from(&path)
             .map_err(missing(&path))?
             .with_name("hearth")
-            .with_telemetry(false)
             .build()
             .map_err(|error| format!("ONNX Runtime: {error}"))?;
         environment.set_log_level(ort::logging::LogLevel::Warning);
