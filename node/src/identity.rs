@@ -54,27 +54,31 @@ fn create(data: &Path, node: u64) -> Result<Identity, String> {
 /// A restoration into a data folder, which no node uses before its end.
 pub(crate) struct BegunRestoration {
     pub(crate) identity: Identity,
-    /// The folder for the files of the state, which the restoration moves.
-    pub(crate) source: PathBuf,
+    /// A folder for its files, which goes with its end.
+    pub(crate) folder: PathBuf,
 }
 
 /// Begins a restoration into the empty folder `data` of `node`.
 pub(crate) fn begin_restoration(data: &Path, node: u64) -> Result<BegunRestoration, String> {
-    let source = data.join(RESTORING).join("source");
-    create_private_folder(&source).map_err(|error| unusable(data, &error))?;
-    Ok(BegunRestoration { identity: create(data, node)?, source })
+    let folder = data.join(RESTORING);
+    create_private_folder(&folder).map_err(|error| unusable(data, &error))?;
+    Ok(BegunRestoration { identity: create(data, node)?, folder })
 }
 
 impl BegunRestoration {
     /// Ends it: a node can use the folder.
     pub(crate) fn end(self) -> Result<(), String> {
-        let marker = self.source.parent().unwrap_or(&self.source);
-        std::fs::remove_dir(marker).map_err(|error| unusable(marker, &error))
+        std::fs::remove_dir_all(&self.folder).map_err(|error| unusable(&self.folder, &error))
     }
 }
 
-/// Reads the identity of folder `data`, which must belong to `node`. `None` without one.
-pub(crate) fn read(data: &Path, node: u64) -> Result<Option<Identity>, String> {
+/// The node that the folder `data` belongs to.
+pub(crate) fn node_of(data: &Path) -> Result<u64, String> {
+    let found = find(data)?;
+    found.map(|it| it.node).ok_or_else(|| format!("{} is no data folder", data.display()))
+}
+
+fn find(data: &Path) -> Result<Option<Identity>, String> {
     let path = data.join(FILE);
     let read: Result<Identity, storage::Error> = match std::fs::read_to_string(&path) {
         Ok(toml) => toml::from_str(&toml)
@@ -82,7 +86,12 @@ pub(crate) fn read(data: &Path, node: u64) -> Result<Option<Identity>, String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => Err(storage::Error::File { action: "read", path, source }),
     };
-    let identity = read.map_err(storage_error(data))?;
+    read.map(Some).map_err(storage_error(data))
+}
+
+/// Reads the identity of folder `data`, which must belong to `node`. `None` without one.
+pub(crate) fn read(data: &Path, node: u64) -> Result<Option<Identity>, String> {
+    let Some(identity) = find(data)? else { return Ok(None) };
     if identity.node != node {
         return Err(format!(
             "{} belongs to node {}, but node.id is {node}: set node.id back, or use another folder",

@@ -31,6 +31,7 @@ mod log;
 mod membership;
 mod network;
 mod operation;
+mod recover;
 mod restore;
 mod shared;
 mod shared_use;
@@ -67,6 +68,7 @@ pub use operation::{
     ClockStatus, ClusterStatus, MemberStatus, OperateError, Operation, OperationResult,
     Verification,
 };
+pub use recover::{Remains, apply_remains, examine_remains, is_majority};
 pub use restore::{RestoredNode, restore};
 pub use shared::Totals;
 pub use state_machine::SnapshotFolder;

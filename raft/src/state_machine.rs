@@ -73,7 +73,8 @@ impl StateMachine {
     }
 }
 
-fn apply(writer: &mut Writer, entry: Entry) -> storage::Result<ApplyOutcome> {
+/// Applies one entry.
+pub(crate) fn apply(writer: &mut Writer, entry: Entry) -> storage::Result<ApplyOutcome> {
     let log_id = codec::encode(&LogIdRecord::from(entry.log_id));
     let index = entry.log_id.index();
     let body = match &entry.payload {

@@ -25,6 +25,38 @@ pub struct CopiedState {
     pub hash: [u8; 32],
 }
 
+/// Position of the state in the data folder `data`. Changes no file.
+///
+/// # Errors
+/// If there is no state, or it is damaged.
+pub fn position(data: &Path) -> Result<Position> {
+    let current = Folder::new(&data.join("state"), None).named()?;
+    let state = State::open_to_read(&current, None)?;
+    Ok(state.record::<Position>(&Key::Position)?.unwrap_or_default())
+}
+
+/// Makes a copy of the state of the data folder `data`, which no process may use, the state of the
+/// new folder `to`. Files that the engine never changes are hard links on the same file system.
+///
+/// # Errors
+/// If there is no state, `to` exists already, or the file system fails.
+pub fn copy_state(data: &Path, to: &Path) -> Result<()> {
+    let current = Folder::new(&data.join("state"), None).named()?;
+    let copy = to.join("copy");
+    fs::create_dir_all(&copy).map_err(Error::file("create", &copy))?;
+    for entry in fs::read_dir(&current).map_err(Error::file("list", &current))? {
+        let entry = entry.map_err(Error::file("list", &current))?;
+        let (from, to) = (entry.path(), copy.join(entry.file_name()));
+        let is_table = from.extension().is_some_and(|it| it == "sst");
+        if !(is_table && fs::hard_link(&from, &to).is_ok()) {
+            fs::copy(&from, &to).map_err(Error::file("copy", &from))?;
+        }
+    }
+    let root = to.join("state");
+    fs::create_dir(&root).map_err(Error::file("create", &root))?;
+    Folder::new(&root, None).found(&copy)
+}
+
 /// Reads all rows of the copy in `folder`. Changes no file.
 ///
 /// # Errors

@@ -41,6 +41,12 @@ impl Folder {
             fs::create_dir(&first).map_err(Error::file("create", &first))?;
             file::replace(&pointer, b"000001\n")?;
         }
+        self.named()
+    }
+
+    /// The state folder that `CURRENT` names. Creates nothing.
+    pub(crate) fn named(&self) -> Result<PathBuf> {
+        let pointer = self.root.join(CURRENT);
         let name = fs::read_to_string(&pointer).map_err(Error::file("read", &pointer))?;
         let current = self.root.join(name.trim());
         if number(&current).is_none() || !current.is_dir() {

@@ -109,6 +109,14 @@ pub fn open_log(data: &Path) -> Result<Log> {
     Log::open(&data.join("log"), None)
 }
 
+/// Opens the log of a data folder to read it, and changes no file; `None` without a log.
+///
+/// # Errors
+/// If it is damaged or cannot be read.
+pub fn open_log_to_read(data: &Path) -> Result<Option<Log>> {
+    Log::open_to_read(&data.join("log"), None)
+}
+
 /// Opens the engine with its folders `data/log` and `data/state`. Creates missing folders.
 /// `purged` returns the index of the last entry that was removed from the log, or 0. The state
 /// must be applied up to there.

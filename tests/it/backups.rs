@@ -170,28 +170,6 @@ async fn backup_beside_writes_becomes_a_cluster_that_grows() {
     assert_eq!((&verified["equal"], array(&verified["nodes"]).len()), (&json!(true), 2));
 }
 
-/// Two of three nodes are lost. What the third one has becomes a new cluster.
-#[tokio::test]
-async fn rest_of_a_lost_majority_becomes_a_cluster() {
-    let (mut cluster, place) = (options().nodes(3).start(), Place::new());
-    let ids = cluster.store_each((0..40).map(labelled)).await;
-    converged(&cluster).await;
-    cluster.at(1).kill();
-    cluster.at(2).kill();
-    let no_leader = async || cluster.metric("hearth_has_leader").await;
-    eventually("the alert is due", no_leader, |has_leader| *has_leader == 0.0).await;
-    let (succeeded, text) = place.create(&cluster, &cluster).await;
-    assert!(succeeded, "{text}");
-    cluster.stop().await;
-    let config = cluster.restored_config();
-    let (succeeded, text) = restore(&cluster, &place, &config, &[]).await;
-    assert!(succeeded, "{text}");
-    let _process = serve(&cluster, &config).await;
-    let stored: BTreeSet<String> = stored(&cluster).await.into_values().flatten().collect();
-    assert!(ids.iter().all(|id| stored.contains(id)));
-    cluster.create(&labelled("the new cluster works")).await;
-}
-
 /// The node dies at each step of a backup, beside writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn half_a_backup_is_none() {

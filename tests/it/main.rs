@@ -59,6 +59,7 @@ mod published;
 mod purge;
 mod rate_limits;
 mod recall;
+mod recover;
 mod retention;
 mod search;
 mod settings;

@@ -18,6 +18,6 @@ mod store;
 pub(crate) use create::Backups;
 pub(crate) use manifest::{FileOf, Manifest};
 pub(crate) use metrics::BackupMetrics;
-pub(crate) use restore::{Restoration, restore};
+pub(crate) use restore::{Restoration, recover, restore};
 pub(crate) use schedule::Schedule;
 pub(crate) use store::Store;

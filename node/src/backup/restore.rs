@@ -1,17 +1,19 @@
-//! Restores a backup into an empty data folder, as a new cluster of one node.
+//! Makes a copied state the data of a new cluster of one node, in an empty data folder: that of a
+//! backup, or of what a lost cluster left.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use api::random_bytes;
-use raft::RestoredNode;
+use raft::{Remains, RestoredNode};
+use storage::backup::CopiedState;
 use storage::file::is_plain_name;
 use storage::model::release::LEVEL;
 
-use crate::backup::manifest::{FileOf, Manifest};
+use crate::backup::manifest::{FileOf, Manifest, ModelOf};
 use crate::backup::store::Store;
 use crate::error::{cannot, text};
-use crate::identity;
+use crate::identity::{self, BegunRestoration};
 
 /// What a restoration needs of the new node.
 pub(crate) struct Restoration {
@@ -27,11 +29,8 @@ pub(crate) struct Restoration {
 }
 
 impl Restoration {
-    /// Refuses before anything is written what the new node could not use.
+    /// Refuses a backup that the new node could not use, before anything is written.
     fn check(&self, manifest: &Manifest) -> Result<(), String> {
-        if !is_empty(&self.data).map_err(cannot("read the data folder"))? {
-            return Err(format!("{} is not empty: use an empty folder", self.data.display()));
-        }
         if manifest.level > LEVEL {
             return Err(format!(
                 "the backup needs version {} or later: this is {}",
@@ -39,13 +38,7 @@ impl Restoration {
                 env!("CARGO_PKG_VERSION")
             ));
         }
-        if manifest.model.id != self.model {
-            return Err(format!(
-                "the memories were embedded by {} ({}), but another model is configured: set \
-                 embedder.model",
-                manifest.model.name, manifest.model.id
-            ));
-        }
+        self.check_model(&manifest.model)?;
         if manifest.cluster_key.is_some() && manifest.cluster_key != self.cluster_key {
             return Err(
                 "webhooks.key is not the cluster key of the backup, without which the secrets \
@@ -54,6 +47,43 @@ impl Restoration {
             );
         }
         Ok(())
+    }
+
+    fn check_model(&self, model: &ModelOf) -> Result<(), String> {
+        match model.id == self.model {
+            true => Ok(()),
+            false => Err(format!(
+                "the memories were embedded by {} ({}), but another model is configured: set \
+                 embedder.model",
+                model.name, model.id
+            )),
+        }
+    }
+
+    fn begin(&self) -> Result<BegunRestoration, String> {
+        if !is_empty(&self.data).map_err(cannot("read the data folder"))? {
+            return Err(format!("{} is not empty: use an empty folder", self.data.display()));
+        }
+        identity::begin_restoration(&self.data, self.node)
+    }
+
+    /// Makes the state in `source` that of the new cluster. Moves `source`.
+    fn end(
+        &self,
+        begun: BegunRestoration,
+        source: &Path,
+        state: CopiedState,
+    ) -> Result<(), String> {
+        let node = RestoredNode {
+            cluster: random_bytes(),
+            node: self.node,
+            incarnation: begun.identity.incarnation.into_bytes(),
+            address: self.address.clone(),
+            hold_webhooks: self.hold_webhooks,
+            keeps_keys: self.keeps_keys,
+        };
+        raft::restore(&self.data, source, state, &node).map_err(text)?;
+        begun.end()
     }
 }
 
@@ -74,37 +104,41 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
 pub(crate) async fn restore(
     store: &Store,
     manifest: &Manifest,
-    to: &Restoration,
+    to: Restoration,
     received: impl Fn(u64),
 ) -> Result<(), String> {
     to.check(manifest)?;
-    let begun = identity::begin_restoration(&to.data, to.node)?;
+    let begun = to.begin()?;
+    let source = begun.folder.join("source");
+    std::fs::create_dir(&source).map_err(cannot("create a folder"))?;
     for FileOf { name, sha256, .. } in &manifest.files {
         if !is_plain_name(name) {
             return Err(format!("the manifest has the file name {name:?}"));
         }
         fail::fail_point!("restore-file", |_| std::process::abort());
-        if !store.download(sha256, Some(&begun.source.join(name)), &received).await? {
+        if !store.download(sha256, Some(&source.join(name)), &received).await? {
             return Err(format!("the file {sha256} is damaged"));
         }
     }
-    let node = RestoredNode {
-        cluster: random_bytes(),
-        node: to.node,
-        incarnation: begun.identity.incarnation.into_bytes(),
-        address: to.address.clone(),
-        hold_webhooks: to.hold_webhooks,
-        keeps_keys: to.keeps_keys,
-    };
-    let (expected, data, source) =
-        (manifest.state_sha256.clone(), to.data.clone(), begun.source.clone());
+    let expected = manifest.state_sha256.clone();
     let built = tokio::task::spawn_blocking(move || {
         let state = storage::backup::examine(&source).map_err(text)?;
         if hex::encode(state.hash) != expected {
             return Err("the state is not the one that was backed up".to_owned());
         }
-        raft::restore(&data, &source, state, &node).map_err(text)
+        to.end(begun, &source, state)
     });
-    built.await.map_err(text)??;
-    begun.end()
+    built.await.map_err(text)?
+}
+
+/// Makes what a stopped node left the data of a new cluster: its state, with its whole log applied.
+/// Returns the state. The old data folder stays as it is.
+pub(crate) fn recover(remains: &Remains, to: &Restoration) -> Result<CopiedState, String> {
+    let begun = to.begin()?;
+    let source = begun.folder.join("source");
+    raft::apply_remains(remains, &begun.folder.join("work"), &source).map_err(text)?;
+    let state = storage::backup::examine(&source).map_err(text)?;
+    to.check_model(&ModelOf::new(&state.cluster.model))?;
+    to.end(begun, &source, state.clone())?;
+    Ok(state)
 }

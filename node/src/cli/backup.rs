@@ -8,12 +8,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::backup::{FileOf, Manifest, Restoration, Store, restore};
+use crate::backup::{FileOf, Manifest, Store, restore};
 use crate::cli::operator::{Operator, OperatorAccess};
+use crate::cli::recover::Outset;
 use crate::config::Config;
-use crate::embed::Embedders;
 use crate::failure::Failure;
-use crate::webhooks::Webhooks;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -76,12 +75,8 @@ pub(crate) struct Restore {
     /// Id of the backup; by default the newest one
     #[arg(long)]
     id: Option<String>,
-    /// Whether pending deliveries of webhooks wait until `hearth cluster release-webhooks`, or go out
-    #[arg(long, default_value = "hold", value_parser = ["hold", "send"])]
-    webhooks: String,
-    /// Remove all API keys, since some may be revoked by now. `hearth tenant key` creates new ones
-    #[arg(long)]
-    rotate_keys: bool,
+    #[command(flatten)]
+    outset: Outset,
 }
 
 impl Backup {
@@ -220,34 +215,20 @@ impl Restore {
         let config = Config::load(&self.config, environment)?;
         let store = Store::open(&self.place)?;
         let manifest = store.manifest(self.id.as_deref()).await?;
-        let webhooks = Webhooks::new(&config.webhooks)?;
-        let to = Restoration {
-            data: config.node.data.clone(),
-            node: config.node.id,
-            address: config.peer.advertised_address(),
-            model: hex::encode(Embedders::start(&config.embedder)?.model().id.0),
-            cluster_key: webhooks.key_fingerprint(),
-            hold_webhooks: self.webhooks == "hold",
-            keeps_keys: !self.rotate_keys,
-        };
+        let to = self.outset.restoration(&config)?;
         let bar = bar(manifest.bytes());
-        restore(&store, &manifest, &to, |bytes| bar.inc(bytes)).await?;
+        restore(&store, &manifest, to, |bytes| bar.inc(bytes)).await?;
         bar.finish_and_clear();
         println!(
             "Restored backup {} of {} as a new cluster of node {}.",
-            manifest.id, manifest.created_at, to.node
+            manifest.id, manifest.created_at, config.node.id
         );
         println!("What happened after that time is gone, also receipts of idempotency keys.");
         println!("Memories that were deleted after it are back.");
-        match to.keeps_keys {
-            true => println!("Keys that were revoked after it are back; see --rotate-keys."),
-            false => println!("No API key works. Create an admin key with `hearth tenant key 1`."),
+        if !self.outset.rotate_keys {
+            println!("Keys that were revoked after it are back; see --rotate-keys.");
         }
-        if to.hold_webhooks {
-            println!("Deliveries wait until `hearth cluster release-webhooks`.");
-        }
-        println!("Start it with `hearth serve --config {}`,", self.config.display());
-        println!("then add the other nodes, empty, with `hearth cluster add`.");
+        self.outset.print_next(&self.config);
         Ok(())
     }
 }

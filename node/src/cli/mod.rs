@@ -14,6 +14,7 @@ mod doctor;
 mod hygiene;
 mod model;
 mod operator;
+mod recover;
 mod tenant;
 
 use std::io::Write;
@@ -81,6 +82,8 @@ enum Command {
     Backup(backup::Backup),
     /// Restore a backup as a new cluster of one node
     Restore(backup::Restore),
+    /// Make a new cluster of one node of what the disks of a lost majority hold
+    Recover(recover::Recover),
     /// Create the certificate authority of a cluster, and certificates of its nodes
     Certs(certs::Certs),
     /// Run a development cluster, show its features, and keep it running
@@ -142,6 +145,7 @@ async fn execute(command: Command) -> Result<(), Failure> {
         Command::Model(model) => model.run(environment()).await,
         Command::Backup(backup) => backup.run(environment()).await,
         Command::Restore(restore) => restore.run(environment()).await,
+        Command::Recover(recover) => recover.run(environment()),
         Command::Certs(certs) => Ok(certs.run()?),
         Command::Doctor(doctor) => doctor.run(environment()).await,
         Command::Health(health) => health.run(environment()).await,

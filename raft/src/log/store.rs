@@ -144,7 +144,8 @@ fn field<R: Record>(log: &Log, name: LogField) -> storage::Result<Option<R>> {
     log.get(name)?.map(|bytes| codec::decode(&bytes)).transpose()
 }
 
-fn last(log: &Log) -> storage::Result<Option<LogIdRecord>> {
+/// Id of the last entry.
+pub(crate) fn last(log: &Log) -> storage::Result<Option<LogIdRecord>> {
     let last = log.last()?.map(|(_, bytes)| codec::decode::<EntryRecord>(&bytes)).transpose()?;
     let purged = field::<LogIdRecord>(log, LogField::Purged)?;
     Ok(last.map(|entry| entry.id).or(purged))
@@ -168,7 +169,7 @@ fn read(log: &Log, first: u64, end: u64, bytes_max: usize) -> storage::Result<Ve
 }
 
 /// One chunk of entries from `first` on. A chunk that is not empty must begin with `first`.
-fn read_from(log: &Log, first: u64, end: u64) -> storage::Result<Vec<Entry>> {
+pub(crate) fn read_from(log: &Log, first: u64, end: u64) -> storage::Result<Vec<Entry>> {
     let entries = read(log, first, end, CHUNK_BYTES_MAX)?;
     match entries.first().map(|entry| entry.log_id.index()) {
         Some(found) if found != first => {
