@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::fs::Mode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -28,6 +29,11 @@ pub(crate) fn without_telemetry() -> Result<(), String> {
     }
     // It returns only if it fails.
     Err(cannot("start this program again")(same.args(arguments).exec()))
+}
+
+/// Lets only the user of this process read the files that it creates: they hold memories and keys.
+pub(crate) fn keep_files_private() {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
 /// Configures logging of the whole process. It can be called once.

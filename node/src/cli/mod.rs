@@ -95,6 +95,14 @@ enum Command {
     Shell(completions::Shell),
 }
 
+impl Command {
+    /// Whether other users are to read its files: manual pages and certificates. It writes secrets
+    /// among them as such.
+    fn writes_for_all(&self) -> bool {
+        matches!(self, Self::Certs(_) | Self::Shell(_))
+    }
+}
+
 /// Tasks that a thread runs before it looks at its connections again.
 const EVENT_INTERVAL: u32 = 8;
 
@@ -108,6 +116,9 @@ pub fn run() -> ExitCode {
     #[cfg(feature = "failpoints")]
     let _scenario = fail::FailScenario::setup();
     let cli = Cli::parse();
+    if !cli.command.writes_for_all() {
+        process::keep_files_private();
+    }
     if let Err(error) = process::check_processor().and_then(|()| memory::start_purging()) {
         return failed(&error.into());
     }
