@@ -9,39 +9,39 @@ use super::membership::NewNode;
 use super::*;
 
 /// A place for backups, and the command line.
-struct Place {
+pub(super) struct Place {
     folder: tempfile::TempDir,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
-    fn path(&self) -> &str {
+    pub(super) fn path(&self) -> &str {
         self.folder.path().to_str().unwrap()
     }
 
     /// Creates a backup on a node.
-    async fn create(&self, cluster: &Cluster, node: &Node) -> (bool, String) {
+    pub(super) async fn create(&self, cluster: &Cluster, node: &Node) -> (bool, String) {
         cluster.run(&["backup", "create", self.path(), "--ops", node.ops()]).await
     }
 
     /// The backups, oldest first.
-    async fn list(&self, cluster: &Cluster) -> Vec<Value> {
+    pub(super) async fn list(&self, cluster: &Cluster) -> Vec<Value> {
         let (succeeded, text) = cluster.run(&["backup", "list", "--json", self.path()]).await;
         assert!(succeeded, "{text}");
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    async fn check(&self, cluster: &Cluster, data: bool) -> (bool, String) {
+    pub(super) async fn check(&self, cluster: &Cluster, data: bool) -> (bool, String) {
         let data = data.then_some("--data");
         let arguments: Vec<_> = ["backup", "check", self.path()].into_iter().chain(data).collect();
         cluster.run(&arguments).await
     }
 
     /// The stored files of states.
-    fn files(&self) -> Vec<PathBuf> {
+    pub(super) fn files(&self) -> Vec<PathBuf> {
         let files = std::fs::read_dir(self.folder.path().join("files")).unwrap();
         files.map(|file| file.unwrap().path()).collect()
     }

@@ -3,6 +3,7 @@
 mod access;
 mod alerts;
 mod audit;
+mod backup_place;
 mod backup_schedule;
 mod backups;
 mod backups_s3;

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::{BackupProgress, BackupStatus, BackupSummary};
 use parking_lot::Mutex;
@@ -13,6 +14,9 @@ use storage::Flusher;
 use crate::backup::manifest::{FileOf, Manifest};
 use crate::backup::store::Store;
 use crate::error::text;
+
+/// Staleness up to which a node has caught up.
+const STALENESS_MAX: Duration = Duration::from_secs(10);
 
 /// Creates backups of the state of this node.
 #[derive(Clone)]
@@ -35,13 +39,22 @@ impl Backups {
         Self { raft, flusher, node, cluster_key, status: Arc::default() }
     }
 
-    /// Creates a backup at `url`. An error if another one is under way.
+    /// Whether this node has caught up with the leader.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.raft.staleness().is_some_and(|staleness| staleness <= STALENESS_MAX)
+    }
+
+    /// Creates a backup at `url`. An error if another one is under way, or this node has not caught
+    /// up.
     pub(crate) async fn create(&self, url: &str) -> Result<Manifest, String> {
         self.begin(url)?;
         self.run(url).await
     }
 
     fn begin(&self, url: &str) -> Result<(), String> {
+        if !self.is_fresh() {
+            return Err("this node has not caught up with the leader: use another one".into());
+        }
         let mut status = self.status.lock();
         if let Some(running) = &status.running {
             return Err(format!("a backup to {} is under way", running.url));
@@ -88,12 +101,15 @@ impl Backups {
         fail::fail_point!("backup-copied", |_| std::process::abort());
         let manifest = Manifest::new(&state, self.node, self.cluster_key.clone(), files);
         self.progress(|progress| progress.total_bytes = manifest.bytes());
+        store.put_pending(&manifest).await?;
         self.upload_missing(&store, folder.path(), &manifest).await?;
         fail::fail_point!("backup-uploaded", |_| std::process::abort());
         // Once more: old backups may have been removed meanwhile, with files that this one found.
         self.progress(|progress| progress.done_bytes = 0);
         self.upload_missing(&store, folder.path(), &manifest).await?;
+        fail::fail_point!("backup-complete");
         store.put_manifest(&manifest).await?;
+        store.remove_pending(&manifest.id).await?;
         Ok(manifest)
     }
 

@@ -4,9 +4,15 @@
 //! |---|---|
 //! | `files/<sha256>` | a file of a state; the same file of several backups is stored once |
 //! | `backups/<id>.json` | the manifest of a backup, which names its files |
+//! | `pending/<id>.json` | the manifest of a backup that is being created, from before its files |
+//! | `unnamed.json` | files that no manifest names, and when `prune` first saw that |
 //!
 //! The manifest is written last, so half an upload is not a backup. A node copies its state by hard
-//! links and uploads the files that are absent, while it serves clients.
+//! links and uploads the files that are absent, while it serves clients. A file is removed if no
+//! manifest named it at two looks, a day apart: a backup that is being created may rely on it.
+//!
+//! Backups of a cluster are ordered by the index of the log, and their age is that of cluster time:
+//! the wall clock of the node that created one may have been wrong.
 
 mod create;
 mod manifest;

@@ -1,10 +1,11 @@
 //! Scheduled backups: every node looks at the newest backup in the place. When the next one is due,
 //! the nodes take turns, the leader last: a node that has caught up creates it in its turn.
 
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use api::random_bytes;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use raft::Handle;
 use storage::{Reader, View};
 
@@ -19,8 +20,6 @@ const JITTER_MILLIS: u16 = 60_000;
 /// Time of a node to create a backup that is due, before the next one does. A backup under way is
 /// not visible to the others.
 const TURN: Duration = Duration::from_secs(1_800);
-/// Staleness up to which a node has caught up.
-const STALENESS_MAX: Duration = Duration::from_secs(10);
 
 /// Creates the configured backups of this cluster, and removes its oldest ones.
 pub(crate) struct Schedule {
@@ -59,24 +58,26 @@ impl Schedule {
             false => nodes.filter(|node| *node < self.node && Some(*node) != leader).count(),
         };
         let waited = due_since.get_or_insert_with(Instant::now).elapsed();
-        let is_fresh = self.raft.staleness().is_some_and(|staleness| staleness <= STALENESS_MAX);
-        if is_fresh && waited >= TURN * before as u32 {
+        if self.backups.is_fresh() && waited >= TURN * before as u32 {
             self.backups.create(&self.url).await?;
-            Store::open(&self.url)?.prune(self.config.keep).await?;
+            if let Some(keep) = NonZeroUsize::new(self.config.keep) {
+                Store::open(&self.url)?.prune(keep).await?;
+            }
         }
         Ok(())
     }
 
-    /// Whether the newest backup of the cluster is older than the interval, or there is none. One of
-    /// the future has the time of a wrong clock.
+    /// Whether the newest backup of the cluster is older than the interval, or there is none. Both
+    /// times are the cluster's: the wall clock of one node may be wrong.
     async fn is_due(&self, cluster: &str) -> Result<bool, String> {
-        let (now, all) = (Timestamp::now(), Store::open(&self.url)?.manifests().await?);
-        let own = all.into_iter().filter_map(|(_, manifest)| manifest.ok());
-        let times = own.filter(|it| it.cluster == cluster).map(|it| it.created_at);
-        let newest = times.filter(|created_at| *created_at <= now).max();
+        let all = Store::open(&self.url)?.manifests().await?;
+        // In the order of the log.
+        let mut readable = all.into_iter().filter_map(|(_, manifest)| manifest.ok());
+        let newest = readable.rfind(|it| it.cluster == cluster).map(|it| it.clock);
         self.metrics.newest.set(newest.map_or(0, Timestamp::as_second));
-        let interval = Duration::from_secs(3_600 * u64::from(self.config.interval_hours));
-        Ok(newest.is_none_or(|newest| now.duration_since(newest).unsigned_abs() >= interval))
+        let now = Timestamp::from_microsecond(self.reader.position().clock.0).unwrap_or_default();
+        let interval = SignedDuration::from_hours(self.config.interval_hours.into());
+        Ok(newest.is_none_or(|newest| now.duration_since(newest) >= interval))
     }
 }
 

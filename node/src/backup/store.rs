@@ -2,16 +2,17 @@
 //! holds the credentials of a bucket, by the names that each provider documents.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
 use std::path::Path as FilePath;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::TryStreamExt;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use object_store::buffered::BufWriter;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use url::Url;
@@ -23,9 +24,10 @@ use crate::error::text;
 const BUFFER_BYTES: usize = 8 << 20;
 /// Largest manifest that is read.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
-/// Age from which a file that no backup names may be removed. An upload that is under way has not
-/// written its manifest yet.
-const UNNAMED_AGE: Duration = Duration::from_secs(24 * 3_600);
+/// Time between the two looks at which no manifest names a file, before it is removed.
+const UNNAMED_TIME: SignedDuration = SignedDuration::from_hours(24);
+/// Age from which the manifest of a backup that never ended names nothing.
+const PENDING_AGE_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// An open place for backups.
 #[derive(Clone)]
@@ -53,6 +55,10 @@ impl Store {
 
     fn manifest_path(&self, id: &str) -> Path {
         self.root.clone().join("backups").join(format!("{id}.json"))
+    }
+
+    fn pending_path(&self, id: &str) -> Path {
+        self.root.clone().join("pending").join(format!("{id}.json"))
     }
 
     fn file_path(&self, sha256: &str) -> Path {
@@ -128,31 +134,51 @@ impl Store {
 
     /// Writes a manifest: from here on the backup exists.
     pub(crate) async fn put_manifest(&self, manifest: &Manifest) -> Result<(), String> {
-        let bytes = serde_json::to_vec_pretty(manifest).map_err(text)?;
-        let path = self.manifest_path(&manifest.id);
-        self.objects.put(&path, PutPayload::from(bytes)).await.map_err(text)?;
+        self.put_json(&self.manifest_path(&manifest.id), manifest).await
+    }
+
+    /// Names the files of a backup that is being created, so that none of them is removed.
+    pub(crate) async fn put_pending(&self, manifest: &Manifest) -> Result<(), String> {
+        self.put_json(&self.pending_path(&manifest.id), manifest).await
+    }
+
+    /// The backup exists, and its own manifest names the files.
+    pub(crate) async fn remove_pending(&self, id: &str) -> Result<(), String> {
+        self.objects.delete(&self.pending_path(id)).await.map_err(text)
+    }
+
+    async fn put_json(&self, path: &Path, value: &impl Serialize) -> Result<(), String> {
+        let bytes = serde_json::to_vec_pretty(value).map_err(text)?;
+        self.objects.put(path, PutPayload::from(bytes)).await.map_err(text)?;
         Ok(())
     }
 
-    /// All backups, oldest first. A manifest that cannot be read is an error in its place.
+    async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, String> {
+        let folder = self.root.clone().join(folder);
+        self.objects.list(Some(&folder)).try_collect().await.map_err(text)
+    }
+
+    /// All backups: each cluster's oldest first. A manifest that cannot be read is an error in its
+    /// place, before all others.
     pub(crate) async fn manifests(
         &self,
     ) -> Result<Vec<(String, Result<Manifest, String>)>, String> {
-        let folder = self.root.clone().join("backups");
-        let found = self.objects.list(Some(&folder)).try_collect::<Vec<_>>().await.map_err(text)?;
         let mut manifests = Vec::new();
-        for object in found {
+        for object in self.list("backups").await? {
             let name = object.location.filename().unwrap_or_default();
             let Some(id) = name.strip_suffix(".json") else { continue };
             manifests
                 .push((id.to_owned(), self.read_manifest(&object.location, object.size).await));
         }
-        manifests.sort_by(|left, right| left.0.cmp(&right.0));
+        manifests.sort_by_cached_key(|(id, manifest)| {
+            let position = manifest.as_ref().ok().map(|it| (it.cluster.clone(), it.index));
+            (position, id.clone())
+        });
         Ok(manifests)
     }
 
     /// The backup with this id, or the newest one. The place may have backups of other clusters too,
-    /// so the newest one is not searched among several clusters.
+    /// so the newest one is not searched among several clusters, nor beside one that cannot be read.
     pub(crate) async fn manifest(&self, id: Option<&str>) -> Result<Manifest, String> {
         let all = self.manifests().await?;
         let clusters: BTreeSet<&str> =
@@ -161,6 +187,13 @@ impl Store {
             return Err(format!(
                 "there are backups of {} clusters: choose one by --id, see `hearth backup list`",
                 clusters.len()
+            ));
+        }
+        let unreadable = all.iter().find(|(_, manifest)| manifest.is_err());
+        if let (None, Some((damaged, _))) = (id, unreadable) {
+            return Err(format!(
+                "the manifest {damaged} cannot be read, and may be that of the newest backup: choose one \
+                 by --id, see `hearth backup list`"
             ));
         }
         let found = match id {
@@ -179,38 +212,79 @@ impl Store {
         Manifest::parse(&found.bytes().await.map_err(text)?)
     }
 
-    /// Removes all backups of each cluster but the newest `keep`, and the files that no backup names
-    /// any longer. Returns how many of both. Removes nothing while a manifest cannot be read: it may
+    /// Removes all backups of each cluster but the newest `keep`, and files that no backup has named
+    /// for a day. Returns how many of both. Removes nothing while a manifest cannot be read: it may
     /// name files.
-    pub(crate) async fn prune(&self, keep: usize) -> Result<(usize, usize), String> {
+    pub(crate) async fn prune(&self, keep: NonZeroUsize) -> Result<(usize, usize), String> {
         let mut clusters: BTreeMap<String, Vec<Manifest>> = BTreeMap::new();
         for (id, manifest) in self.manifests().await? {
             let manifest = manifest.map_err(|error| format!("backup {id}: {error}"))?;
             clusters.entry(manifest.cluster.clone()).or_default().push(manifest);
         }
-        let (mut kept, mut removed) = (Vec::new(), Vec::new());
-        for mut manifests in clusters.into_values() {
-            let excess = manifests.len().saturating_sub(keep.max(1));
-            removed.extend(manifests.drain(..excess));
-            kept.extend(manifests);
-        }
-        for manifest in &removed {
-            self.objects.delete(&self.manifest_path(&manifest.id)).await.map_err(text)?;
-        }
-        let named: BTreeSet<&str> =
-            kept.iter().flat_map(|it| &it.files).map(|file| file.sha256.as_str()).collect();
-        let folder = self.root.clone().join("files");
-        let files = self.objects.list(Some(&folder)).try_collect::<Vec<_>>().await.map_err(text)?;
-        let before = Timestamp::now() - UNNAMED_AGE;
-        let mut files_removed = 0;
-        for file in files {
-            let is_named = file.location.filename().is_some_and(|name| named.contains(name));
-            let is_old = file.last_modified.timestamp() < before.as_second();
-            if !is_named && is_old {
-                self.objects.delete(&file.location).await.map_err(text)?;
-                files_removed += 1;
+        let mut removed = 0;
+        for manifests in clusters.values() {
+            for manifest in manifests.iter().rev().skip(keep.get()) {
+                self.objects.delete(&self.manifest_path(&manifest.id)).await.map_err(text)?;
+                removed += 1;
             }
         }
-        Ok((removed.len(), files_removed))
+        Ok((removed, self.remove_unnamed().await?))
+    }
+
+    /// Removes the files that no manifest names, and none named a day ago. Returns how many.
+    async fn remove_unnamed(&self) -> Result<usize, String> {
+        let path = self.root.clone().join("unnamed.json");
+        let known: BTreeMap<String, Timestamp> = match self.objects.get(&path).await {
+            Ok(found) => serde_json::from_slice(&found.bytes().await.map_err(text)?)
+                .map_err(|error| format!("unnamed.json is damaged: {error}"))?,
+            Err(object_store::Error::NotFound { .. }) => BTreeMap::new(),
+            Err(error) => return Err(text(error)),
+        };
+        let (now, named) = (Timestamp::now(), self.named().await?);
+        let mut unnamed = BTreeMap::new();
+        for file in self.list("files").await? {
+            let Some(name) = file.location.filename() else { continue };
+            if !named.contains(name) {
+                // A clock that was ahead does not keep it longer.
+                let since = known.get(name).map_or(now, |since| now.min(*since));
+                unnamed.insert(name.to_owned(), since);
+            }
+        }
+        let is_due = |since: &Timestamp| now.duration_since(*since) >= UNNAMED_TIME;
+        let due: Vec<String> = unnamed
+            .iter()
+            .filter(|(_, since)| is_due(since))
+            .map(|(name, _)| name.clone())
+            .collect();
+        // Once more: a backup that began meanwhile has named its files.
+        let named = self.named().await?;
+        for name in &due {
+            if !named.contains(name) {
+                self.remove_file(name).await?;
+            }
+            unnamed.remove(name);
+        }
+        self.put_json(&path, &unnamed).await?;
+        Ok(due.iter().filter(|name| !named.contains(*name)).count())
+    }
+
+    /// The files of all backups, also of those that are being created. Removes what backups that
+    /// never ended left.
+    async fn named(&self) -> Result<BTreeSet<String>, String> {
+        let mut named = BTreeSet::new();
+        let before = Timestamp::now() - PENDING_AGE_MAX;
+        for folder in ["backups", "pending"] {
+            for object in self.list(folder).await? {
+                let is_old = object.last_modified.timestamp() < before.as_second();
+                if folder == "pending" && is_old {
+                    self.objects.delete(&object.location).await.map_err(text)?;
+                    continue;
+                }
+                let manifest = self.read_manifest(&object.location, object.size).await;
+                let manifest = manifest.map_err(|error| format!("{}: {error}", object.location))?;
+                named.extend(manifest.files.into_iter().map(|file| file.sha256));
+            }
+        }
+        Ok(named)
     }
 }

@@ -1,5 +1,6 @@
 //! `hearth backup` and `hearth restore`: backups of a cluster in a folder or a bucket.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -60,7 +61,7 @@ enum Command {
         place: String,
         /// Number of backups that stay
         #[arg(long)]
-        keep: usize,
+        keep: NonZeroUsize,
     },
 }
 

@@ -98,7 +98,6 @@ impl Config {
             ("memory.max_bytes", memory.max_bytes.unwrap_or(1)),
             ("webhooks.timeout_ms", webhooks.timeout_ms),
             ("backup.interval_hours", backup.interval_hours.into()),
-            ("backup.keep", backup.keep as u64),
         ];
         if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
             return Err(format!("{key} must be 1 or more"));
@@ -282,7 +281,6 @@ mod tests {
             "memory.max_bytes",
             "webhooks.timeout_ms",
             "backup.interval_hours",
-            "backup.keep",
         ] {
             let variable = format!("HEARTH__{}", key.to_uppercase().replace('.', "__"));
             let error = with(&[(&variable, "0")]).unwrap_err();

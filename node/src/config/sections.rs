@@ -234,7 +234,7 @@ pub struct Backup {
     pub url: Option<String>,
     /// Hours between two backups.
     pub interval_hours: u32,
-    /// Backups that stay.
+    /// Backups that stay; with 0, none is removed.
     pub keep: usize,
 }
 
