@@ -27,10 +27,13 @@ demo:
 	@echo 'demo: this build is quick to make and slow to run; `make install` makes the fast one'
 	@$(CARGO_TARGET_DIR)/debug/hearth demo
 
+# Some tests wait for minutes, so there is one more at a time than processors.
+TEST_THREADS ?= $(shell expr 1 + $$(nproc))
 test: lint
 	@[ "$$(id -u)" = 0 ] || echo 'test: without root, full disks are not tested'
 	@echo 'test: running every test'
-	@$(LINTING) cargo test --quiet --workspace --features tests/failpoints,tests/benches
+	@$(LINTING) RUST_TEST_THREADS=$(TEST_THREADS) \
+	    cargo test --quiet --workspace --features tests/failpoints,tests/benches
 
 # Also compiles the tests: clippy's driver is a compiler.
 lint:
