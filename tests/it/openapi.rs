@@ -82,7 +82,8 @@ async fn responses_match_the_document_for_any_request() {
         .args(["run", DOCUMENT, "--url", cluster.url(), "--tls-verify"])
         .arg(cluster.folder().join("ca.pem"))
         .args(["--header", &format!("Authorization: Bearer {}", cluster.key)])
-        .args(["--max-examples", "20", "--seed", "7", "--no-color"])
+        .args(["--max-examples", &setting("HEARTH_EXAMPLES", 8).to_string()])
+        .args(["--seed", "7", "--no-color"])
         .current_dir(cluster.folder())
         .output()
         .unwrap();

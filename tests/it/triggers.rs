@@ -156,8 +156,8 @@ async fn dry_run_gives_reasons_and_fires_nothing() {
         (json!({"filter_memory_type": "fact"}), json!("filter_memory_type")),
         (json!({"filter_label_pattern": "wolf"}), json!("filter_label_pattern")),
         (json!({"filter_label_pattern": "FOX"}), Value::Null),
-        (json!({"filter_heat_below": 0.5}), json!("filter_heat_below")),
-        (json!({"filter_heat_above": 0.5}), json!("filter_heat_above")),
+        (json!({"filter_heat_below": 0.4}), json!("filter_heat_below")),
+        (json!({"filter_heat_above": 0.6}), json!("filter_heat_above")),
     ] {
         let mut body = json!({"event": "on_store", "action": "notify"});
         body.as_object_mut().unwrap().extend(with.as_object().unwrap().clone());
