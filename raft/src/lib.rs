@@ -33,6 +33,7 @@ mod network;
 mod operation;
 mod recover;
 mod restore;
+mod segment;
 mod shared;
 mod shared_use;
 mod state_machine;
@@ -68,8 +69,9 @@ pub use operation::{
     ClockStatus, ClusterStatus, MemberStatus, OperateError, Operation, OperationResult,
     Verification,
 };
-pub use recover::{Remains, apply_remains, examine_remains, is_majority};
+pub use recover::{Remains, Replay, Until, apply_remains, examine_remains, is_majority};
 pub use restore::{RestoredNode, restore};
+pub use segment::{HEAD_BYTES_MAX, LogEnd, Next, Segment, SegmentHead};
 pub use shared::Totals;
 pub use state_machine::SnapshotFolder;
 pub use timings::Timings;
@@ -262,7 +264,8 @@ fn config(settings: &Settings) -> Result<Arc<Config>, StartError> {
         // sides of a partition would otherwise keep it in office (openraft#2080).
         quorum_loss_probe_interval: Some(2 * millis(settings.election_max) + 200),
         snapshot_policy: SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: settings.compaction.keep_entries,
+        // The maintenance task purges.
+        max_in_snapshot_log_to_keep: u64::MAX,
         // Only a follower that needs purged entries receives a snapshot.
         replication_lag_threshold: u64::MAX,
         max_payload_entries: ENTRIES_MAX as u64,

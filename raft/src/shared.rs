@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) memory_full: AtomicBool,
     /// Whether the disk of any node was full a second ago. Only then, commands are checked.
     pub(crate) some_disk_full: AtomicBool,
+    /// Index up to which the log is kept outside the cluster, too; `u64::MAX` if it is not to be.
+    pub(crate) shipped: AtomicU64,
     /// Where copies of the state go.
     pub(crate) snapshots: Snapshots,
 }
@@ -123,6 +125,7 @@ impl Shared {
             rates: Mutex::default(),
             memory_full: AtomicBool::new(false),
             some_disk_full: AtomicBool::new(false),
+            shipped: AtomicU64::new(u64::MAX),
             snapshots,
         }
     }

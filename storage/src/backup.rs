@@ -52,9 +52,19 @@ pub fn copy_state(data: &Path, to: &Path) -> Result<()> {
             fs::copy(&from, &to).map_err(Error::file("copy", &from))?;
         }
     }
-    let root = to.join("state");
+    found_state(to, &copy)
+}
+
+/// Makes the copy in `source` the state of the data folder `data`, which has none. Moves `source`,
+/// which must be on the same file system.
+///
+/// # Errors
+/// If there is a state, or the file system fails.
+pub fn found_state(data: &Path, source: &Path) -> Result<()> {
+    let root = data.join("state");
+    fs::create_dir_all(data).map_err(Error::file("create", data))?;
     fs::create_dir(&root).map_err(Error::file("create", &root))?;
-    Folder::new(&root, None).found(&copy)
+    Folder::new(&root, None).found(source)
 }
 
 /// Reads all rows of the copy in `folder`. Changes no file.
@@ -110,6 +120,5 @@ pub fn install(
     state.write(rows)?;
     state.flush()?;
     drop(state);
-    fs::create_dir(&root).map_err(Error::file("create", &root))?;
-    Folder::new(&root, None).found(source)
+    found_state(data, source)
 }

@@ -142,6 +142,14 @@ impl From<Entry> for EntryRecord {
 }
 
 impl EntryRecord {
+    /// The bytes of its batch, if it has one.
+    pub(crate) fn batch(&self) -> Option<&Bytes> {
+        match &self.body {
+            BodyRecord::Batch(bytes) => Some(bytes),
+            BodyRecord::Blank | BodyRecord::Membership(_) => None,
+        }
+    }
+
     pub(crate) fn into_entry(self) -> storage::Result<Entry> {
         let payload = match self.body {
             BodyRecord::Blank => EntryPayload::Blank,

@@ -140,7 +140,8 @@ fn compare(found: &HighWaterMark, mark: &HighWaterMark) -> Result<(), StartError
     Ok(())
 }
 
-fn field<R: Record>(log: &Log, name: LogField) -> storage::Result<Option<R>> {
+/// A named value of the log.
+pub(crate) fn field<R: Record>(log: &Log, name: LogField) -> storage::Result<Option<R>> {
     log.get(name)?.map(|bytes| codec::decode(&bytes)).transpose()
 }
 

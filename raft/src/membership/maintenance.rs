@@ -1,9 +1,10 @@
 //! Periodic maintenance of raft. On every node: log compaction, which makes the state durable
-//! and purges the log below. On the leader: completing membership changes and promoting
-//! learners.
+//! and purges the log below, as far as nothing needs it. On the leader: completing membership changes
+//! and promoting learners.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 use crate::shared::Shared;
 use crate::types::{LogId, NodeId, TypeConfig};
 
-/// Log size up to which a slow follower postpones compaction.
+/// Log size up to which entries stay that a slow follower or the place of backups lacks.
 const LOG_BYTES_MAX: u64 = 1 << 30;
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Age of the last response up to which a node counts as responsive.
@@ -33,8 +34,8 @@ pub struct LogCompaction {
     /// Entries that are kept below the durable state. A follower that was away for a short time
     /// then needs no snapshot.
     pub keep_entries: u64,
-    /// Time since its last response during which a slow follower postpones compaction. It must
-    /// exceed the time in which a follower installs a snapshot, because it does not respond then.
+    /// Time since its last response during which the log is kept for a slow follower. It must exceed the
+    /// time in which a follower installs a snapshot, because it does not respond then.
     pub follower_timeout: Duration,
 }
 
@@ -85,30 +86,47 @@ pub(crate) async fn run(shared: Arc<Shared>, compaction: LogCompaction) {
         let growth = bytes.saturating_sub(compacted_bytes);
         let is_old =
             compacted_at.elapsed() >= compaction.log_age && metrics.last_applied > metrics.snapshot;
-        let is_due = growth >= compaction.log_bytes || is_old;
-        if !is_due || bytes < LOG_BYTES_MAX && is_log_needed(&metrics, compaction) {
-            continue;
+        if growth >= compaction.log_bytes || is_old {
+            if shared.raft.trigger().snapshot().await.is_err() {
+                return;
+            }
+            (compacted_at, compacted_bytes) = (Instant::now(), bytes);
         }
-        if shared.raft.trigger().snapshot().await.is_err() {
+        let is_at_limit = bytes >= log_bytes_max();
+        let purge_index = purge_index(&metrics, compaction, (!is_at_limit).then_some(&shared));
+        if purge_index > metrics.purged.map_or(0, |id| id.index())
+            && shared.raft.trigger().purge_log(purge_index).await.is_err()
+        {
             return;
         }
-        (compacted_at, compacted_bytes) = (Instant::now(), bytes);
     }
 }
 
-/// Whether a responsive follower still needs entries that a compaction would purge. It would
-/// otherwise need a snapshot. While it installs the snapshot the log grows, and the next
-/// compaction would purge the entries that it needs after that.
-fn is_log_needed(metrics: &RaftMetrics<TypeConfig>, compaction: LogCompaction) -> bool {
+fn log_bytes_max() -> u64 {
+    fail::fail_point!("log-at-its-limit", |_| 0);
+    LOG_BYTES_MAX
+}
+
+/// Index up to which the log is purged: the entries that the durable state contains, but for the newest
+/// ones. Unless the log is at its limit, it is kept for the place of backups, and for responsive
+/// followers. These would otherwise need a snapshot. While a follower installs one the log grows, and
+/// the next purge would remove the entries that it needs after that.
+fn purge_index(
+    metrics: &RaftMetrics<TypeConfig>,
+    compaction: LogCompaction,
+    kept_for: Option<&Shared>,
+) -> u64 {
+    let durable = metrics.snapshot.map_or(0, |id| id.index());
+    let index = durable.saturating_sub(compaction.keep_entries);
+    let Some(shared) = kept_for else { return index };
     let followers = Followers(metrics);
-    let applied = metrics.last_applied.map_or(0, |id| id.index());
-    let purge_index = applied.saturating_sub(compaction.keep_entries);
-    metrics.membership_config.nodes().any(|(node, _)| {
-        let is_behind = followers.matched_index(*node).unwrap_or(0) < purge_index;
-        *node != metrics.id
-            && is_behind
-            && followers.is_responsive(*node, compaction.follower_timeout)
-    })
+    let nodes = metrics.membership_config.nodes().map(|(node, _)| *node);
+    let responsive = nodes.filter(|node| {
+        *node != metrics.id && followers.is_responsive(*node, compaction.follower_timeout)
+    });
+    let matched = responsive.map(|node| followers.matched_index(node).unwrap_or(0));
+    let shipped = shared.shipped.load(Ordering::Relaxed);
+    matched.fold(index.min(shipped), u64::min)
 }
 
 /// Completes a membership change whose leader failed, else promotes learners that have caught
