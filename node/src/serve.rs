@@ -14,7 +14,7 @@ use raft::Timings;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::background::BackgroundTasks;
-use crate::backup::{BackupMetrics, Backups, Schedule};
+use crate::backup::{BackupMetrics, Backups, LogShipping, Schedule};
 use crate::bootstrap::bootstrap_cluster;
 use crate::config::Config;
 use crate::credentials::{Credentials, Reloader, expiry_metric};
@@ -167,7 +167,7 @@ async fn sample_task(app: App, registry: Registry) {
     }
 }
 
-/// Starts the tasks that watch memory and disk, and that of scheduled backups.
+/// Starts the tasks that watch memory and disk, and those of backups.
 fn start_tasks(
     config: &Config,
     engine: &Engine,
@@ -187,6 +187,12 @@ fn start_tasks(
     let mut collectors = metrics.collectors(config.interval_hours).into_iter();
     collectors.try_for_each(|collector| registry.register(collector)).map_err(text)?;
     let reader = engine.reader.clone();
+    if config.log_seconds > 0 {
+        let interval = Duration::from_secs(config.log_seconds.into());
+        let (url, backups, metrics) = (url.clone(), backups.clone(), metrics.clone());
+        let (raft, reader) = (raft.clone(), reader.clone());
+        tokio::spawn(LogShipping { url, interval, backups, metrics, raft, reader, node }.run());
+    }
     tokio::spawn(Schedule { url, config, backups, metrics, raft, reader, node }.run());
     Ok(())
 }

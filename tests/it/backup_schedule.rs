@@ -54,7 +54,10 @@ async fn one_follower_creates_the_next_backup() {
     // The newest backup of two clusters: which one is meant?
     let check = ["backup", "check", place.path().to_str().unwrap()];
     let (succeeded, text) = cluster.run(&check).await;
-    assert!(!succeeded && text.contains("backups of 2 clusters: choose one by --id"), "{text}");
+    assert!(
+        !succeeded && text.contains("backups of 2 clusters: choose one by --cluster"),
+        "{text}"
+    );
     let id = string(&own[0]["id"]);
     let (succeeded, text) = cluster.run(&[&check[..], &["--id", id, "--data"]].concat()).await;
     assert!(succeeded, "{text}");

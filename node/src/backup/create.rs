@@ -99,7 +99,7 @@ impl Backups {
         });
         let (state, files, folder) = copied.await.map_err(text)??;
         fail::fail_point!("backup-copied", |_| std::process::abort());
-        let manifest = Manifest::new(&state, self.node, self.cluster_key.clone(), files);
+        let manifest = Manifest::new(&state, self.node, self.cluster_key.clone(), files)?;
         self.progress(|progress| progress.total_bytes = manifest.bytes());
         store.put_pending(&manifest).await?;
         self.upload_missing(&store, folder.path(), &manifest).await?;

@@ -1,9 +1,12 @@
 //! The manifest of a backup: what it holds, and what a restoration has to check.
 
 use jiff::Timestamp;
+use raft::LogEnd;
 use serde::{Deserialize, Serialize};
 use storage::backup::CopiedState;
 use storage::model::cluster::Model;
+
+use crate::error::text;
 
 /// The format of this version. Another one is rejected.
 const FORMAT: u32 = 1;
@@ -24,8 +27,9 @@ pub(crate) struct Manifest {
     pub(crate) cluster: String,
     /// The node that created it.
     pub(crate) node: u64,
-    /// Index of the last log entry that it contains.
+    /// Index of the last log entry that it contains, and the term of that entry.
     pub(crate) index: u64,
+    pub(crate) term: u64,
     /// Cluster time at that entry.
     pub(crate) clock: Timestamp,
     /// SHA-256 of the state at that entry, as `hearth cluster verify` shows it.
@@ -63,11 +67,12 @@ impl Manifest {
         node: u64,
         cluster_key: Option<String>,
         files: Vec<FileOf>,
-    ) -> Self {
+    ) -> Result<Self, String> {
         let created_at = Timestamp::now();
         let random: [u8; 4] = api::random_bytes();
         let clock = Timestamp::from_microsecond(state.position.clock.0).unwrap_or_default();
-        Self {
+        let LogEnd { term, index, .. } = LogEnd::of_state(&state.position).map_err(text)?;
+        Ok(Self {
             format: FORMAT,
             id: format!("{}-{}", created_at.strftime("%Y%m%dT%H%M%S.%3fZ"), hex::encode(random)),
             created_at,
@@ -75,13 +80,19 @@ impl Manifest {
             level: state.cluster.release.level,
             cluster: hex::encode(state.cluster.id),
             node,
-            index: state.position.index,
+            index,
+            term,
             clock,
             state_sha256: hex::encode(state.hash),
             model: ModelOf::new(&state.cluster.model),
             cluster_key,
             files,
-        }
+        })
+    }
+
+    /// The last entry that it contains: where its log begins.
+    pub(crate) fn end(&self) -> LogEnd {
+        LogEnd { term: self.term, index: self.index, chain: [0; 32] }
     }
 
     /// Reads a manifest of this format.

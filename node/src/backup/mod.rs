@@ -5,6 +5,7 @@
 //! | `files/<sha256>` | a file of a state; the same file of several backups is stored once |
 //! | `backups/<id>.json` | the manifest of a backup, which names its files |
 //! | `pending/<id>.json` | the manifest of a backup that is being created, from before its files |
+//! | `log/<cluster>/<index>` | a segment of the log that begins with this entry |
 //! | `unnamed.json` | files that no manifest names, and when `prune` first saw that |
 //!
 //! The manifest is written last, so half an upload is not a backup. A node copies its state by hard
@@ -15,15 +16,18 @@
 //! the wall clock of the node that created one may have been wrong.
 
 mod create;
+mod log_shipping;
 mod manifest;
 mod metrics;
 mod restore;
 mod schedule;
+mod segments;
 mod store;
 
 pub(crate) use create::Backups;
+pub(crate) use log_shipping::LogShipping;
 pub(crate) use manifest::{FileOf, Manifest};
 pub(crate) use metrics::BackupMetrics;
-pub(crate) use restore::{Restoration, recover, restore};
+pub(crate) use restore::{Restoration, Restored, recover, restore};
 pub(crate) use schedule::Schedule;
-pub(crate) use store::Store;
+pub(crate) use store::{Choice, Pruned, Store};

@@ -70,10 +70,7 @@ impl Schedule {
     /// Whether the newest backup of the cluster is older than the interval, or there is none. Both
     /// times are the cluster's: the wall clock of one node may be wrong.
     async fn is_due(&self, cluster: &str) -> Result<bool, String> {
-        let all = Store::open(&self.url)?.manifests().await?;
-        // In the order of the log.
-        let mut readable = all.into_iter().filter_map(|(_, manifest)| manifest.ok());
-        let newest = readable.rfind(|it| it.cluster == cluster).map(|it| it.clock);
+        let newest = Store::open(&self.url)?.newest_of(cluster).await?.map(|it| it.clock);
         self.metrics.newest.set(newest.map_or(0, Timestamp::as_second));
         let now = Timestamp::from_microsecond(self.reader.position().clock.0).unwrap_or_default();
         let interval = SignedDuration::from_hours(self.config.interval_hours.into());

@@ -1,5 +1,4 @@
-//! Where backups are: a folder, or a bucket of S3, Google Cloud Storage or Azure. The environment
-//! holds the credentials of a bucket, by the names that each provider documents.
+//! Where backups are: a folder, or a bucket of S3 or Azure. The environment holds the credentials of a bucket, by the names that each provider documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -12,6 +11,7 @@ use object_store::buffered::BufWriter;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
+use raft::Until;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -26,18 +26,36 @@ const BUFFER_BYTES: usize = 8 << 20;
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 /// Time between the two looks at which no manifest names a file, before it is removed.
 const UNNAMED_TIME: SignedDuration = SignedDuration::from_hours(24);
+const NONE: &str = "there is no such backup";
 /// Age from which the manifest of a backup that never ended names nothing.
 const PENDING_AGE_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// What was removed.
+pub(crate) struct Pruned {
+    pub(crate) backups: usize,
+    pub(crate) segments: usize,
+    pub(crate) files: usize,
+}
 
 /// An open place for backups.
 #[derive(Clone)]
 pub(crate) struct Store {
-    objects: Arc<dyn ObjectStore>,
-    root: Path,
+    pub(super) objects: Arc<dyn ObjectStore>,
+    pub(super) root: Path,
+}
+
+/// Which backup is meant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Choice<'a> {
+    /// The one with this id.
+    Id(&'a str),
+    /// The last one up to some entry, of the cluster with this id. The place may have backups of other
+    /// clusters too, so without an id there must be one cluster only.
+    Last(Option<&'a str>, Until),
 }
 
 impl Store {
-    /// Opens the place at `url`: a path, `file:`, `s3:`, `gs:` or `az:`. A folder is created.
+    /// Opens the place at `url`: a path, `file:`, `s3:` or `az:`. A folder is created.
     pub(crate) fn open(url: &str) -> Result<Self, String> {
         if let Some(folder) = url.strip_prefix("file://").or(url.starts_with('/').then_some(url)) {
             std::fs::create_dir_all(folder).map_err(|error| format!("{folder}: {error}"))?;
@@ -154,8 +172,11 @@ impl Store {
     }
 
     async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, String> {
-        let folder = self.root.clone().join(folder);
-        self.objects.list(Some(&folder)).try_collect().await.map_err(text)
+        self.list_below(&self.root.clone().join(folder)).await
+    }
+
+    pub(super) async fn list_below(&self, folder: &Path) -> Result<Vec<ObjectMeta>, String> {
+        self.objects.list(Some(folder)).try_collect().await.map_err(text)
     }
 
     /// All backups: each cluster's oldest first. A manifest that cannot be read is an error in its
@@ -177,31 +198,45 @@ impl Store {
         Ok(manifests)
     }
 
-    /// The backup with this id, or the newest one. The place may have backups of other clusters too,
-    /// so the newest one is not searched among several clusters, nor beside one that cannot be read.
-    pub(crate) async fn manifest(&self, id: Option<&str>) -> Result<Manifest, String> {
+    /// The newest backup of a cluster.
+    pub(crate) async fn newest_of(&self, cluster: &str) -> Result<Option<Manifest>, String> {
+        // In the order of the log.
+        let mut readable = self.manifests().await?.into_iter().filter_map(|(_, found)| found.ok());
+        Ok(readable.rfind(|it| it.cluster == cluster))
+    }
+
+    /// The chosen backup. None is the last one beside a manifest that cannot be read.
+    pub(crate) async fn manifest(&self, choice: Choice<'_>) -> Result<Manifest, String> {
         let all = self.manifests().await?;
-        let clusters: BTreeSet<&str> =
-            all.iter().flat_map(|(_, manifest)| manifest).map(|it| it.cluster.as_str()).collect();
-        if id.is_none() && clusters.len() > 1 {
-            return Err(format!(
-                "there are backups of {} clusters: choose one by --id, see `hearth backup list`",
-                clusters.len()
-            ));
-        }
-        let unreadable = all.iter().find(|(_, manifest)| manifest.is_err());
-        if let (None, Some((damaged, _))) = (id, unreadable) {
+        let (cluster, until) = match choice {
+            Choice::Id(id) => {
+                let (_, found) = all.into_iter().find(|(known, _)| known == id).ok_or(NONE)?;
+                return found.map_err(|error| format!("backup {id}: {error}"));
+            }
+            Choice::Last(cluster, until) => (cluster, until),
+        };
+        if let Some((damaged, _)) = all.iter().find(|(_, manifest)| manifest.is_err()) {
             return Err(format!(
                 "the manifest {damaged} cannot be read, and may be that of the newest backup: choose one \
                  by --id, see `hearth backup list`"
             ));
         }
-        let found = match id {
-            Some(id) => all.into_iter().find(|(known, _)| known == id),
-            None => all.into_iter().next_back(),
-        };
-        let (id, manifest) = found.ok_or("there is no such backup")?;
-        manifest.map_err(|error| format!("backup {id}: {error}"))
+        let readable = all.into_iter().filter_map(|(_, manifest)| manifest.ok());
+        let mut of_cluster: Vec<Manifest> =
+            readable.filter(|it| cluster.is_none_or(|cluster| it.cluster == cluster)).collect();
+        let clusters: BTreeSet<&str> = of_cluster.iter().map(|it| it.cluster.as_str()).collect();
+        if clusters.len() > 1 {
+            return Err(format!(
+                "there are backups of {} clusters: choose one by --cluster, see `hearth backup list`",
+                clusters.len()
+            ));
+        }
+        of_cluster.retain(|manifest| match until {
+            Until::End => true,
+            Until::Index(index) => manifest.index <= index,
+            Until::Clock(time) => manifest.clock.as_microsecond() <= time.0,
+        });
+        of_cluster.pop().ok_or_else(|| NONE.into())
     }
 
     async fn read_manifest(&self, path: &Path, bytes: u64) -> Result<Manifest, String> {
@@ -212,23 +247,26 @@ impl Store {
         Manifest::parse(&found.bytes().await.map_err(text)?)
     }
 
-    /// Removes all backups of each cluster but the newest `keep`, and files that no backup has named
-    /// for a day. Returns how many of both. Removes nothing while a manifest cannot be read: it may
-    /// name files.
-    pub(crate) async fn prune(&self, keep: NonZeroUsize) -> Result<(usize, usize), String> {
+    /// Removes all backups of each cluster but the newest `keep`, the log before the oldest one that
+    /// stays, and files that no backup has named for a day. Returns how many of each. Removes nothing
+    /// while a manifest cannot be read: it may name files.
+    pub(crate) async fn prune(&self, keep: NonZeroUsize) -> Result<Pruned, String> {
         let mut clusters: BTreeMap<String, Vec<Manifest>> = BTreeMap::new();
         for (id, manifest) in self.manifests().await? {
             let manifest = manifest.map_err(|error| format!("backup {id}: {error}"))?;
             clusters.entry(manifest.cluster.clone()).or_default().push(manifest);
         }
-        let mut removed = 0;
-        for manifests in clusters.values() {
+        let (mut backups, mut segments) = (0, 0);
+        for (cluster, manifests) in &clusters {
             for manifest in manifests.iter().rev().skip(keep.get()) {
                 self.objects.delete(&self.manifest_path(&manifest.id)).await.map_err(text)?;
-                removed += 1;
+                backups += 1;
+            }
+            if let Some(oldest) = manifests.iter().rev().take(keep.get()).next_back() {
+                segments += self.prune_log(cluster, oldest.index).await?;
             }
         }
-        Ok((removed, self.remove_unnamed().await?))
+        Ok(Pruned { backups, segments, files: self.remove_unnamed().await? })
     }
 
     /// Removes the files that no manifest names, and none named a day ago. Returns how many.

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
+use raft::Until;
 use reqwest::Method;
 use serde_json::{Value, json};
+use storage::model::id::Timestamp;
 
-use crate::backup::{FileOf, Manifest, Store, restore};
+use crate::backup::{Choice, FileOf, Manifest, Pruned, Restored, Store, restore};
 use crate::cli::operator::{Operator, OperatorAccess};
 use crate::cli::recover::Outset;
 use crate::config::Config;
@@ -28,7 +30,7 @@ pub(crate) struct Backup {
 enum Command {
     /// Let a node create a backup, and wait for it
     Create {
-        /// A folder, s3://bucket/path, gs://bucket/path or az://container/path, as the node sees it
+        /// A folder, s3://bucket/path or az://container/path, as the node sees it
         place: String,
         #[command(flatten)]
         access: OperatorAccess,
@@ -41,13 +43,12 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Check that all files of a backup exist
+    /// Check that all files of a backup exist, and the log after it
     Check {
         /// A folder or a URL, as this machine sees it
         place: String,
-        /// Id of the backup; by default the newest one
-        #[arg(long)]
-        id: Option<String>,
+        #[command(flatten)]
+        chosen: Chosen,
         /// Read all bytes, and check their hashes
         #[arg(long)]
         data: bool,
@@ -65,6 +66,26 @@ enum Command {
     },
 }
 
+/// Names a backup in a place.
+#[derive(Args)]
+struct Chosen {
+    /// Id of the backup; by default the newest one
+    #[arg(long)]
+    id: Option<String>,
+    /// Id of the cluster, if the place has backups of several
+    #[arg(long, conflicts_with = "id")]
+    cluster: Option<String>,
+}
+
+impl Chosen {
+    fn choice(&self, until: Until) -> Choice<'_> {
+        match &self.id {
+            Some(id) => Choice::Id(id),
+            None => Choice::Last(self.cluster.as_deref(), until),
+        }
+    }
+}
+
 /// Arguments of `hearth restore`.
 #[derive(Args)]
 pub(crate) struct Restore {
@@ -73,9 +94,12 @@ pub(crate) struct Restore {
     /// Configuration of the node that becomes the new cluster. Its data folder must be empty
     #[arg(long)]
     config: PathBuf,
-    /// Id of the backup; by default the newest one
-    #[arg(long)]
-    id: Option<String>,
+    #[command(flatten)]
+    chosen: Chosen,
+    /// Last entry or time to restore, as 1234 or 2026-05-04T12:00:00Z. By default the log is applied to
+    /// its end, or not at all with --id
+    #[arg(long, conflicts_with = "id", value_parser = until)]
+    at: Option<Until>,
     #[command(flatten)]
     outset: Outset,
 }
@@ -89,14 +113,17 @@ impl Backup {
         match self.command {
             Command::Create { place, access } => create(&access.open(environment)?, &place).await,
             Command::List { place, json } => list(&Store::open(&place)?, json).await,
-            Command::Check { place, id, data, remove_damaged } => {
+            Command::Check { place, chosen, data, remove_damaged } => {
                 let store = Store::open(&place)?;
-                let manifest = store.manifest(id.as_deref()).await?;
-                check(&store, &manifest, data, remove_damaged).await
+                let manifest = store.manifest(chosen.choice(Until::End)).await?;
+                check(&store, &manifest, data, remove_damaged).await?;
+                check_log(&store, &manifest, data).await
             }
             Command::Prune { place, keep } => {
-                let (backups, files) = Store::open(&place)?.prune(keep).await?;
-                println!("Removed {backups} backups and {files} files.");
+                let Pruned { backups, segments, files } = Store::open(&place)?.prune(keep).await?;
+                println!(
+                    "Removed {backups} backups, {segments} segments of the log and {files} files."
+                );
                 Ok(())
             }
         }
@@ -207,6 +234,28 @@ async fn check(
     Ok(())
 }
 
+/// Checks that the log goes on after a backup without a gap; with `data`, its hashes too.
+#[expect(clippy::print_stdout, reason = "the output of the command")]
+async fn check_log(store: &Store, manifest: &Manifest, data: bool) -> Result<(), Failure> {
+    match store.check_log(&manifest.cluster, &manifest.end(), data).await? {
+        Some(last) => {
+            println!("The log after it goes to entry {}, of {}.", last.last.index, last.clock)
+        }
+        None => println!("No log follows it."),
+    }
+    Ok(())
+}
+
+/// An index, or a time.
+fn until(text: &str) -> Result<Until, String> {
+    if let Ok(index) = text.parse() {
+        return Ok(Until::Index(index));
+    }
+    let time: jiff::Timestamp =
+        text.parse().map_err(|error| format!("no index, and no time: {error}"))?;
+    Ok(Until::Clock(Timestamp(time.as_microsecond())))
+}
+
 impl Restore {
     #[expect(clippy::print_stdout, reason = "the output of the command")]
     pub(crate) async fn run(
@@ -215,20 +264,28 @@ impl Restore {
     ) -> Result<(), Failure> {
         let config = Config::load(&self.config, environment)?;
         let store = Store::open(&self.place)?;
-        let manifest = store.manifest(self.id.as_deref()).await?;
+        let until = self.at.unwrap_or(Until::End);
+        let manifest = store.manifest(self.chosen.choice(until)).await?;
+        let until = self.chosen.id.is_none().then_some(until);
         let to = self.outset.restoration(&config)?;
         let bar = bar(manifest.bytes());
-        restore(&store, &manifest, to, |bytes| bar.inc(bytes)).await?;
+        let restored = restore(&store, &manifest, until, to, |bytes| bar.inc(bytes)).await?;
         bar.finish_and_clear();
-        println!(
-            "Restored backup {} of {} as a new cluster of node {}.",
-            manifest.id, manifest.created_at, config.node.id
-        );
+        println!("Restored backup {} of {}", manifest.id, manifest.clock);
+        let Restored { index, clock } = restored;
+        match index == manifest.index {
+            true => println!("as a new cluster of node {}.", config.node.id),
+            false => println!(
+                "and the log after it, to entry {index} of {clock}, as a new cluster of node {}.",
+                config.node.id
+            ),
+        }
         println!("What happened after that time is gone, also receipts of idempotency keys.");
         println!("Memories that were deleted after it are back.");
         if !self.outset.rotate_keys {
             println!("Keys that were revoked after it are back; see --rotate-keys.");
         }
+        println!("Deliveries that were sent after it are pending again: receivers know their ids.");
         self.outset.print_next(&self.config);
         Ok(())
     }

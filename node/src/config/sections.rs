@@ -43,6 +43,7 @@ exact_max = 50000
 [backup]
 interval_hours = 24
 keep = 7
+log_seconds = 5
 [webhooks]
 allow = ""
 timeout_ms = 15000
@@ -236,6 +237,8 @@ pub struct Backup {
     pub interval_hours: u32,
     /// Backups that stay; with 0, none is removed.
     pub keep: usize,
+    /// Seconds between two segments of the log that go to the same place; with 0, none do.
+    pub log_seconds: u32,
 }
 
 #[derive(Debug, Clone, Deserialize)]

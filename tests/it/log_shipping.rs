@@ -1,0 +1,278 @@
+//! What was acknowledged until two intervals before the loss of everything is in the place of backups.
+//! A restoration goes to its end, or to an entry or a time before that.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::backups::serve;
+use super::*;
+
+const INTERVAL: Duration = Duration::from_secs(2);
+
+fn shipping(place: &Path) -> Options {
+    options()
+        .env("HEARTH__BACKUP__URL", place.to_str().unwrap())
+        .env("HEARTH__BACKUP__LOG_SECONDS", &INTERVAL.as_secs().to_string())
+        .env("FAILPOINTS", "backup-pause=return")
+}
+
+/// The segments of the log in a place, in their order.
+fn segments(place: &Path) -> Vec<PathBuf> {
+    let Ok(clusters) = std::fs::read_dir(place.join("log")) else { return Vec::new() };
+    let folders = clusters.map(|cluster| std::fs::read_dir(cluster.unwrap().path()).unwrap());
+    let mut found: Vec<PathBuf> = folders.flatten().map(|file| file.unwrap().path()).collect();
+    found.sort();
+    found
+}
+
+/// Index up to which the log of a cluster is in its place.
+async fn shipped(node: &Node) -> f64 {
+    node.metric("hearth_backup_log_index").await
+}
+
+/// Waits until all that was written is shipped, and returns the index. A stamp may have followed it.
+async fn all_shipped(node: &Node) -> u64 {
+    let index = node.status().await.unwrap()["applied_index"].as_u64().unwrap();
+    let observe = async || shipped(node).await;
+    eventually("the log is shipped", observe, |shipped| *shipped >= index as f64 - 1.0).await;
+    index
+}
+
+async fn first_backup(cluster: &Cluster) {
+    let newest = async || cluster.metric("hearth_backup_newest_timestamp_seconds").await;
+    eventually("there is a backup", newest, |newest| *newest > 0.0).await;
+}
+
+/// `hearth restore` of the place into a new folder: whether it succeeded, and its output.
+async fn restore(cluster: &Cluster, place: &Path, options: &[&str]) -> (bool, String) {
+    let config = cluster.restored_config();
+    let arguments = ["restore", place.to_str().unwrap(), "--config", config.to_str().unwrap()];
+    cluster.run(&[&arguments[..], options].concat()).await
+}
+
+/// Starts what was restored, returns ids by label of its memories, and removes it.
+async fn restored(cluster: &Cluster) -> std::collections::BTreeMap<String, Vec<String>> {
+    let mut process = serve(cluster, &cluster.restored_config()).await;
+    let found = stored(cluster).await;
+    assert!(process.stop().await, "{}", process.log());
+    std::fs::remove_dir_all(cluster.folder().join("restored")).unwrap();
+    found
+}
+
+async fn check(cluster: &Cluster, place: &Path) -> (bool, String) {
+    cluster.run(&["backup", "check", place.to_str().unwrap(), "--data"]).await
+}
+
+/// All nodes die at once: at any place of what they write, or after the node that ships the log died
+/// before it wrote a segment, or after that.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_cluster_loses_two_intervals() {
+    for point in ["", "segment-read=3*off->return", "segment-written=3*off->return"] {
+        let place = tempfile::tempdir().unwrap();
+        let cluster = Arc::new(shipping(place.path()).nodes(3).start());
+        first_backup(&cluster).await;
+        let [_, first, _] = cluster.leader_first().await;
+        first.kill();
+        first.restart_with(&[("FAILPOINTS", point)]).await;
+        // One writer, whose memories have an order, among others.
+        let writers = Writers::start(&cluster, 1);
+        let others = tokio::spawn({
+            let cluster = Arc::clone(&cluster);
+            async move {
+                loop {
+                    let bodies = (0..20).map(|n| json!({"label": format!("other {n}")}));
+                    let nodes: Vec<_> = bodies.collect();
+                    let batch = cluster.request(Method::POST, "/agent/nodes/batch");
+                    drop(batch.json(&json!({"nodes": nodes})).try_send().await);
+                }
+            }
+        });
+        let started = Instant::now();
+        let mut acknowledged = Vec::new();
+        while started.elapsed() < INTERVAL * 5 {
+            acknowledged.push((Instant::now(), writers.acknowledged()));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let killed = Instant::now();
+        for node in cluster.nodes() {
+            // One may have died at the point.
+            if node.status().await.is_some() {
+                node.kill();
+            }
+        }
+        others.abort();
+        let all = writers.stop().await;
+        let before = |(at, _): &&(Instant, u64)| killed - *at >= INTERVAL * 2;
+        let (_, promised) = acknowledged.iter().rfind(before).unwrap();
+
+        let (succeeded, text) = restore(&cluster, place.path(), &[]).await;
+        assert!(succeeded && text.contains("and the log after it"), "{point}: {text}");
+        let found = restored(&cluster).await;
+        let label = |number: u64| format!("writer 0 memory {number}");
+        let kept = (0..).take_while(|number| found.contains_key(&label(*number))).count() as u64;
+        println!("{point}: {} acknowledged, {promised} promised, {kept} kept", all.len());
+        assert!(*promised > 0 && kept >= *promised, "{kept} of {promised} promised");
+        // It is a state that the cluster had: no later memory without the earlier ones.
+        let of_writer = found.keys().filter(|label| label.starts_with("writer")).count() as u64;
+        assert_eq!(of_writer, kept);
+        for (label, ids) in found.iter().filter(|(label, _)| label.starts_with("writer")) {
+            assert!(all.get(label).is_none_or(|id| ids == std::slice::from_ref(id)), "{label}");
+        }
+        let (succeeded, text) = check(&cluster, place.path()).await;
+        assert!(succeeded && text.contains("The log after it goes to entry"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn log_is_applied_to_entry_or_time() {
+    let place = tempfile::tempdir().unwrap();
+    let mut cluster = shipping(place.path()).start();
+    first_backup(&cluster).await;
+    cluster.store(&labelled("in the backup")).await;
+    let create = ["backup", "create", place.path().to_str().unwrap(), "--ops", cluster.ops()];
+    let (succeeded, text) = cluster.run(&create).await;
+    assert!(succeeded, "{text}");
+    let id = cluster.store(&labelled("first")).await;
+    let index = all_shipped(&cluster).await;
+    let time = std::time::UNIX_EPOCH.elapsed().unwrap().as_micros();
+    let time = storage::model::id::Timestamp(i64::try_from(time).unwrap());
+    // Cluster time follows the clock of the machine within some milliseconds.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    cluster.store(&labelled("second")).await;
+    cluster.delete(&format!("/agent/nodes/{id}")).await;
+    all_shipped(&cluster).await;
+    let count = segments(place.path()).len();
+    tokio::time::sleep(INTERVAL * 3).await;
+    assert_eq!(segments(place.path()).len(), count, "stamps wait for a change");
+    let backup = {
+        let list = ["backup", "list", "--json", place.path().to_str().unwrap()];
+        let (_, text) = cluster.run(&list).await;
+        serde_json::from_str::<Value>(text.lines().next_back().unwrap()).unwrap()
+    };
+    assert!(cluster.stop().await);
+
+    let (index, time) = (index.to_string(), time.to_string());
+    for (options, expected) in [
+        (vec![], vec!["in the backup", "second"]),
+        (vec!["--at", &index], vec!["first", "in the backup"]),
+        (vec!["--at", &time], vec!["first", "in the backup"]),
+        (vec!["--at", "2999-01-01T00:00:00Z"], vec!["in the backup", "second"]),
+        (vec!["--id", string(&backup["id"])], vec!["in the backup"]),
+    ] {
+        let (succeeded, text) = restore(&cluster, place.path(), &options).await;
+        assert!(succeeded, "{options:?}: {text}");
+        assert_eq!(
+            restored(&cluster).await.into_keys().collect::<Vec<_>>(),
+            expected,
+            "{options:?}"
+        );
+    }
+    for (at, message) in [
+        ("999999", "the log in the place ends at entry"),
+        ("2001-01-01T00:00:00Z", "there is no such backup"),
+        ("1", "there is no such backup"),
+        ("yesterday", "no index, and no time"),
+    ] {
+        let (succeeded, text) = restore(&cluster, place.path(), &["--at", at]).await;
+        assert!(!succeeded && text.contains(message), "{text}");
+        let folder = cluster.folder().join("restored");
+        if folder.exists() {
+            std::fs::remove_dir_all(folder).unwrap();
+        }
+    }
+    assert_damage_is_found(&cluster, place.path()).await;
+}
+
+/// A segment is lost, then another one damaged.
+async fn assert_damage_is_found(cluster: &Cluster, place: &Path) {
+    let all = segments(place);
+    let lost = std::fs::read(&all[0]).unwrap();
+    assert!(all.len() > 1, "{all:?}");
+    std::fs::remove_file(&all[0]).unwrap();
+    let (succeeded, text) = check(cluster, place).await;
+    assert!(!succeeded && text.contains("of the log is absent"), "{text}");
+    let (succeeded, text) = restore(cluster, place, &[]).await;
+    assert!(!succeeded && text.contains("`--at"), "{text}");
+    std::fs::remove_dir_all(cluster.folder().join("restored")).unwrap();
+    std::fs::write(&all[0], &lost).unwrap();
+    let mut bytes = std::fs::read(&all[1]).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&all[1], bytes).unwrap();
+    for (succeeded, text) in [check(cluster, place).await, restore(cluster, place, &[]).await] {
+        assert!(!succeeded && text.contains("its hash is another one"), "{text}");
+    }
+}
+
+/// The node whose turn is first dies. Another one continues the chain, and hands it back.
+#[tokio::test]
+async fn next_node_continues_the_chain() {
+    let place = tempfile::tempdir().unwrap();
+    let cluster = shipping(place.path()).nodes(3).start();
+    first_backup(&cluster).await;
+    let [leader, first, _] = cluster.leader_first().await;
+    for (round, kill) in [false, true, false].into_iter().enumerate() {
+        if kill {
+            first.kill();
+        } else if round > 0 {
+            first.restart().await;
+        }
+        leader.store_each((0..5).map(labelled)).await;
+        all_shipped(leader).await;
+    }
+    let (succeeded, text) = check(&cluster, place.path()).await;
+    assert!(succeeded && text.contains("The log after it goes to entry"), "{text}");
+}
+
+/// While the place takes no segment, the log is kept. Beyond its greatest size, a new backup follows.
+#[tokio::test]
+async fn compaction_keeps_what_is_not_shipped() {
+    let place = tempfile::tempdir().unwrap();
+    let options = shipping(place.path()).eager_compaction("1");
+    let cluster = options.env("HEARTH__LOG_COMPACTION__KEEP_ENTRIES", "1").start();
+    first_backup(&cluster).await;
+    cluster.store(&labelled("before")).await;
+    let index = all_shipped(&cluster).await;
+    let folder = segments(place.path())[0].parent().unwrap().to_owned();
+    let aside = place.path().join("aside");
+    std::fs::rename(&folder, &aside).unwrap();
+    std::fs::write(&folder, "no folder").unwrap();
+    cluster.store_each((0..50).map(labelled)).await;
+    let failures = async || cluster.metric("hearth_backup_failures_total").await;
+    eventually("the place takes no segment", failures, |failures| *failures >= 2.0).await;
+    let purged = async || {
+        cluster.store(&labelled("later")).await;
+        cluster.metric("hearth_raft_purged_index").await as u64
+    };
+    assert!(purged().await <= index, "the log is there");
+    std::fs::remove_file(&folder).unwrap();
+    std::fs::rename(&aside, &folder).unwrap();
+    all_shipped(&cluster).await;
+    let (succeeded, text) = check(&cluster, place.path()).await;
+    assert!(succeeded, "no gap: {text}");
+    eventually("the log is compacted", purged, |purged| *purged > index).await;
+
+    // From here on the log is compacted as if it had its greatest size.
+    cluster.kill();
+    let points = "backup-pause=return;log-at-its-limit=return";
+    cluster.restart_with(&[("FAILPOINTS", points)]).await;
+    cluster.store(&labelled("after the start")).await;
+    let index = all_shipped(&cluster).await;
+    std::fs::rename(&folder, &aside).unwrap();
+    std::fs::write(&folder, "no folder").unwrap();
+    eventually("the log is compacted", purged, |purged| *purged > index + 5).await;
+    std::fs::remove_file(&folder).unwrap();
+    std::fs::rename(&aside, &folder).unwrap();
+    let backups = async || std::fs::read_dir(place.path().join("backups")).unwrap().count();
+    eventually("a backup follows the gap", backups, |count| *count == 2).await;
+    cluster.store(&labelled("after the gap")).await;
+    all_shipped(&cluster).await;
+    let (succeeded, text) = check(&cluster, place.path()).await;
+    assert!(succeeded, "{text}");
+    let before = stored(&cluster).await;
+    cluster.shut_down().await;
+    let (succeeded, text) = restore(&cluster, place.path(), &[]).await;
+    assert!(succeeded, "{text}");
+    assert_eq!(restored(&cluster).await, before);
+}
