@@ -27,9 +27,8 @@ demo:
 	@echo 'demo: this build is quick to make and slow to run; `make install` makes the fast one'
 	@$(CARGO_TARGET_DIR)/debug/hearth demo
 
-# Tests at a time. Some wait for minutes, so one more than processors is quicker; a few bars of time then
-# depend on the machine.
-TEST_THREADS ?= $(shell nproc)
+# Tests at a time. Some wait for minutes, so one more than processors is quicker.
+TEST_THREADS ?= $(shell expr $$(nproc) + 1)
 test: lint
 	@[ "$$(id -u)" = 0 ] || echo 'test: without root, full disks are not tested'
 	@echo 'test: running every test'
@@ -150,6 +149,11 @@ soak: setup kept
 	    --features failpoints --test it faults -- --nocapture
 	@HEARTH_RUNS=200 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it deliveries -- --nocapture
+	@HEARTH_EXAMPLES=100 cargo test --quiet --release -p tests \
+	    --features failpoints --test it openapi::responses -- --nocapture
+	@deploy/setup/node.sh "$(CACHE)" tests/azurite azurite
+	@cargo test --quiet --release -p tests \
+	    --features failpoints --test it backup_buckets -- --ignored --nocapture
 	@HEARTH_SECONDS=600 HEARTH_PERCENTILE=99 HEARTH_REQUESTS=1000 HEARTH_SHARED=1 cargo test --quiet \
 	    --release -p tests --features failpoints --test it -- hostile::together hostile::shares \
 	    hostile::tenants --nocapture --test-threads 1
