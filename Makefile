@@ -1,7 +1,9 @@
-# Hearth's commands. `make demo` and `make test` need nothing but Rust, a C++
-# compiler, Python 3.11 or later, and make: they fetch and build what is missing first.
+# Hearth's commands. `make demo` and `make test` need Debian or Ubuntu, Rust, Python 3.11 or later, and
+# make: they fetch and build what is missing first.
 
-CACHE ?= $(or $(HEARTH_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/hearth)
+# One build at a time: they share a folder.
+.NOTPARALLEL:
+CACHE := $(or $(HEARTH_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/hearth)
 
 export HEARTH_CACHE := $(CACHE)
 export CARGO_TARGET_DIR ?= $(CACHE)/target
@@ -9,7 +11,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 # a static library only, so the linker takes that. ROCKSDB_STATIC would copy it into a crate, which
 # could then not be compiled beside it.
 export ROCKSDB_LIB_DIR := $(CACHE)/rocksdb-$(shell (grep -A1 '^name = "librocksdb-sys"' Cargo.lock; \
-    cat deploy/setup/rocksdb.py; uname -m) | sha256sum | cut -c1-16)
+    grep -A1 '^name = "lz4-sys"' Cargo.lock; cat deploy/setup/rocksdb.py; uname -m; echo "$$CXX") | sha256sum | cut -c1-16)
 # Debian's, of the package libjemalloc-dev.
 export JEMALLOC_OVERRIDE := /usr/lib/$(shell uname -m)-linux-gnu/libjemalloc_pic.a
 # Tests and benches load ONNX Runtime themselves; `hearth` sets this by itself.
@@ -25,12 +27,13 @@ BIN := $(CACHE)/bin/hearth
 demo:
 	@$(BUILD) hearth
 	@echo 'demo: this build is quick to make and slow to run; `make install` makes the fast one'
-	@$(CARGO_TARGET_DIR)/debug/hearth demo
+	@"$(CARGO_TARGET_DIR)/debug/hearth" demo
 
 # Tests at a time. Some wait for minutes, so one more than processors is quicker.
 TEST_THREADS ?= $(shell expr $$(nproc) + 1)
 test: lint
-	@[ "$$(id -u)" = 0 ] || echo 'test: without root, full disks are not tested'
+	@unshare --net --mount --pid --fork true 2>/dev/null || \
+	    echo 'test: without the rights of root, full disks and outgoing connections are not tested'
 	@echo 'test: running every test'
 	@$(LINTING) RUST_TEST_THREADS=$(TEST_THREADS) \
 	    cargo test --quiet --workspace --features tests/failpoints,tests/benches
@@ -149,12 +152,12 @@ soak: setup kept
 	    --features failpoints --test it faults -- --nocapture
 	@HEARTH_RUNS=200 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it deliveries -- --nocapture
-	@HEARTH_EXAMPLES=100 cargo test --quiet --release -p tests \
+	@HEARTH_EXAMPLES=100 HEARTH_PHASES=examples,coverage,fuzzing cargo test --quiet --release -p tests \
 	    --features failpoints --test it openapi::responses -- --nocapture
 	@deploy/setup/node.sh "$(CACHE)" tests/azurite azurite
 	@cargo test --quiet --release -p tests \
 	    --features failpoints --test it backup_buckets -- --ignored --nocapture
-	@HEARTH_SECONDS=600 HEARTH_PERCENTILE=99 HEARTH_REQUESTS=1000 HEARTH_SHARED=1 cargo test --quiet \
+	@HEARTH_SECONDS=600 HEARTH_PERCENTILE=99 HEARTH_LATENCY_MS=100 HEARTH_REQUESTS=1000 HEARTH_SHARED=1 cargo test --quiet \
 	    --release -p tests --features failpoints --test it -- hostile::together hostile::shares \
 	    hostile::tenants --nocapture --test-threads 1
 	@HEARTH_TENANTS=9999 cargo test --quiet --release -p tests \

@@ -12,12 +12,15 @@ folder. Everything else runs beside them; RocksDB gives way to them, because the
 compile without RocksDB: only binaries link it.
 
 Shows how far each step is, and at the end how long each took; cargo writes the time of each crate to
-cargo-timings/ in its target folder. A step that fails prints the end of
-its output, all of which is in HEARTH_CACHE/build-logs. Standard library only.
+cargo-timings/ in its target folder. A step that fails prints the end of its output, all of which is in
+HEARTH_CACHE/build-logs; the others go on to their ends, so that they need not be repeated. A second run
+waits for the first. Standard library only.
 """
 
+import fcntl
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +31,7 @@ CACHE = Path(os.environ["HEARTH_CACHE"])
 LOGS = CACHE / "build-logs"
 SETUP = Path(__file__).resolve().parent
 SECONDS_BETWEEN_LINES = 20
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 ROCKSDB = ["nice", "-n", "10", "python3", SETUP / "rocksdb.py", os.environ["ROCKSDB_LIB_DIR"]]
 # Clippy's driver is a compiler that lints: one compilation does both. `cargo clippy` would first check each
@@ -37,6 +41,7 @@ TESTS = [
     *["--workspace", "--all-targets", "--features", "tests/failpoints,tests/benches"],
 ]
 DOWNLOAD_ADVICE = "Check the network, and the settings of cargo and pip for it (proxy, mirror). Then run the same command again: it continues with what is missing."
+APT_ADVICE = "Check the network and the settings of apt. If it finds no such package, its lists are old: sudo apt-get update"
 
 
 class Step:
@@ -46,11 +51,13 @@ class Step:
         self.name, self.command, self.after, self.advice = name, command, after, advice
         self.allows_warnings = allows_warnings
         self.log = LOGS / (name.replace(" ", "-") + ".log")
-        self.process, self.seconds = None, None
+        self.process, self.seconds, self.failed = None, None, False
 
     def start(self):
         self.began = time.monotonic()
-        environment = dict(os.environ, CARGO_TERM_PROGRESS_WHEN="always", CARGO_TERM_PROGRESS_WIDTH="80")
+        progress = {"CARGO_TERM_PROGRESS_WHEN": "always", "CARGO_TERM_PROGRESS_WIDTH": "80"}
+        # Colours would hide a warning from the search for it.
+        environment = os.environ | progress | {"CARGO_TERM_COLOR": "never"}
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 list(map(str, self.command)),
@@ -63,12 +70,11 @@ class Step:
             )
 
     def poll(self):
-        """Whether the step has ended well. Ends the build if it failed."""
+        """Whether the step has ended, well or not."""
         if self.seconds is None and self.process and self.process.poll() is not None:
             self.seconds = time.monotonic() - self.began
             warned = not self.allows_warnings and re.search(r"^warning", self.output(), re.MULTILINE)
-            if self.process.returncode != 0 or warned:
-                self.fail()
+            self.failed = self.process.returncode != 0 or bool(warned)
         return self.seconds is not None
 
     def output(self):
@@ -79,15 +85,15 @@ class Step:
         counts = re.findall(r"\b(\d+/\d+)\b", self.log.read_text(errors="replace")[-4000:])
         return f"{self.name} {counts[-1].replace('/', ' of ')}" if counts else self.name
 
-    def fail(self):
+    def report(self):
         print(f"\n{self.output()[-6000:].rstrip()}\n\nbuild: {self.name} failed; all its output is in {self.log}")
         if self.advice:
             print(f"build: {self.advice}")
-        sys.exit(1)
 
     def end(self):
         if self.process and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
+            self.process.wait()
 
 
 def steps(goal):
@@ -98,33 +104,45 @@ def steps(goal):
     if goal == "setup":
         return result
 
-    crates = Step("crates", ["cargo", "build", "--locked", "--timings", "-p", "node", "--lib"], after=[fetch])
-    hearth = Step("hearth", ["cargo", "build", "--locked", "-p", "node", "--bin", "hearth"], after=[crates, rocksdb])
+    # What is compiled without the features of the tests is linted too, when the tests are.
+    build, lax = ["cargo", "build", "--locked", "-p", "node"], goal != "tests"
+    crates = Step("crates", [*build, "--timings", "--lib"], after=[fetch], allows_warnings=lax)
+    hearth = Step("hearth", [*build, "--bin", "hearth"], after=[crates, rocksdb], allows_warnings=lax)
     result += [crates, hearth]
     if goal == "hearth":
         return result
 
     clients = Step("published clients", [SETUP / "clients.sh", CACHE], advice=DOWNLOAD_ADVICE)
-    prometheus = Step("Prometheus", [SETUP / "unpack.sh", CACHE, "prometheus", "prometheus"], advice=DOWNLOAD_ADVICE)
+    prometheus = Step("Prometheus", [SETUP / "unpack.sh", CACHE, "prometheus", "prometheus"], advice=APT_ADVICE)
     tests = Step("tests", TESTS, after=[hearth], allows_warnings=False)
     return [*result, clients, prometheus, tests]
 
 
 def run(every_step):
-    """Each step starts when those before it have ended."""
+    """Each step starts when those before it have ended, unless one has failed."""
     began, printed = time.monotonic(), time.monotonic()
-    while not all([step.poll() for step in every_step]):
+    while True:
+        ended = [step.poll() for step in every_step]
+        failed = any(step.failed for step in every_step)
         for step in every_step:
-            if step.process is None and all(before.poll() for before in step.after):
+            if step.process is None and not failed and all(before.poll() for before in step.after):
                 step.start()
+        if all(ended) or failed and all(step.poll() for step in every_step if step.process):
+            break
         if sys.stdout.isatty():
-            print(f"\r\x1b[K{state(every_step, began)}"[:120], end="", flush=True)
+            width = shutil.get_terminal_size().columns - 1
+            print(f"\r\x1b[K{state(every_step, began)[:width]}", end="", flush=True)
         elif time.monotonic() - printed > SECONDS_BETWEEN_LINES:
             print(state(every_step, began), flush=True)
             printed = time.monotonic()
         time.sleep(0.2)
     if sys.stdout.isatty():
         print("\r\x1b[K", end="")
+    if failed:
+        for step in every_step:
+            if step.failed:
+                step.report()
+        sys.exit(1)
 
 
 def state(every_step, began):
@@ -140,12 +158,20 @@ def duration(seconds):
 def main():
     os.environ.setdefault("PIP_ROOT_USER_ACTION", "ignore")
     LOGS.mkdir(parents=True, exist_ok=True)
+    lock = open(CACHE / "build.lock", "w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("build: waiting for another run in the same cache folder", flush=True)
+        fcntl.flock(lock, fcntl.LOCK_EX)
     began, every_step = time.monotonic(), steps(sys.argv[1])
     if not Path(os.environ["ROCKSDB_LIB_DIR"], "librocksdb.a").exists():
         print("build: the first build takes some 10 minutes on two cores; the next ones take seconds", flush=True)
     try:
         run(every_step)
     finally:
+        for name in STOPS:
+            signal.signal(name, signal.SIG_IGN)
         for step in every_step:
             step.end()
     long = [f"{step.name} {duration(step.seconds)}" for step in every_step if step.seconds >= 2]
@@ -153,8 +179,17 @@ def main():
         print(f"build: ready after {duration(time.monotonic() - began)}: {', '.join(long)}")
 
 
+def check_tools():
+    if sys.version_info < (3, 11):
+        sys.exit(f"build: this needs Python 3.11 or later, and {sys.executable} is {sys.version.split()[0]}")
+    if not shutil.which("cargo"):
+        sys.exit("build: cargo is not there: install Rust by rustup (https://rustup.rs), which fetches the version that this needs")
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    check_tools()
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, lambda *_: sys.exit(1))
     try:
         main()
     except KeyboardInterrupt:

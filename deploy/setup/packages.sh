@@ -13,9 +13,17 @@ command -v curl >/dev/null || missing+=(curl)
 command -v ip >/dev/null || missing+=(iproute2) # tests in a network of their own
 
 [ ${#missing[@]} -eq 0 ] && exit 0
-echo "setup: installing Debian packages: ${missing[*]}"
+if ! command -v apt-get >/dev/null; then
+    echo "setup: this is no Debian or Ubuntu: install what these packages contain: ${missing[*]}" >&2
+    exit 1
+fi
 as_root=()
 [ "$(id -u)" -eq 0 ] || as_root=(sudo)
+if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
+    echo "setup: as root, run: apt-get install ${missing[*]}" >&2
+    exit 1
+fi
+echo "setup: installing Debian packages: ${missing[*]}"
 if ! "${as_root[@]}" apt-get update -qq || ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null; then
     echo 'setup: apt-get failed. Check the network and the settings of apt. Then run the same command again.' >&2

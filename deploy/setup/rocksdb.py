@@ -10,9 +10,11 @@ compiles *unity files* that include many sources each, in the order of upstream'
 upstream's own target unity_test does. If one does not compile, its sources are compiled one by one.
 
 The flags are those of the crate's build.rs for Linux, with upstream's -O2 and -fno-rtti, and with the
-instructions that make checksums fast. node/src/process.rs looks for these instructions at start.
+instructions that make checksums fast; a build for another processor leaves them out of INSTRUCTIONS
+and of node/src/process.rs, which looks for them at start. ARM's are chosen when they run.
 
-Prints "N/M" on standard output after each unity file. Standard library only.
+Prints "N/M" on standard output after each unity file. A later run keeps those that are finished.
+Standard library only.
 """
 
 import concurrent.futures
@@ -24,8 +26,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-# The fewer files, the less time in all: as many as there are processors. Each takes 1 GB of memory.
-UNITY_FILES = min(os.cpu_count(), 8)
+# The fewer files, the less time in all: as many as this process may use processors. Each takes 1 GB of
+# memory.
+PROCESSORS = len(os.sched_getaffinity(0))
+UNITY_FILES = min(PROCESSORS, 8)
 # Features above the engine, such as transactions. Hearth uses none but checkpoints, which link files:
 # this part is compiled without optimisation, in half the time.
 UNOPTIMISED = "utilities/"
@@ -52,9 +56,8 @@ DEFINITIONS = [
 
 
 def main(target, jobs):
-    work = target.with_name(target.name + ".build")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    work = target.with_name(f"{target.name}.build-{UNITY_FILES}")
+    work.mkdir(parents=True, exist_ok=True)
 
     crates = sources_of_crates("librocksdb-sys", "lz4-sys")
     crate = crates["librocksdb-sys"]
@@ -82,6 +85,7 @@ def main(target, jobs):
         finally:
             pool.shutdown(cancel_futures=True)
 
+    (work / "librocksdb.a").unlink(missing_ok=True)
     run(["ar", "crs", work / "librocksdb.a", *sorted(objects)])
     target.mkdir(exist_ok=True)
     # Renamed last: an interrupted run leaves no partial library.
@@ -116,24 +120,43 @@ def compile_unity(compiler, stem, group):
     """The object of one unity file, or, if that does not compile, one object per source."""
     unity, output = stem.with_suffix(".cc"), stem.with_suffix(".o")
     unity.write_text("".join(f'#include "{path}"\n' for path in group))
-    if subprocess.run([*compiler, unity, "-o", output], capture_output=True).returncode == 0:
+    if output.exists():
         return [output]
+    result = compile([*compiler, unity], output)
+    if result.returncode == 0:
+        return [output]
+    if result.returncode < 0:
+        sys.exit(f"rocksdb: signal {-result.returncode} ended the compiler: is there 1 GB of memory for each of {UNITY_FILES}?")
+    print(result.stderr[-2000:], file=sys.stderr)
     print(f"{len(group)} sources do not compile as one file: compiling them one by one", file=sys.stderr)
     outputs = [stem.with_name(f"{stem.name}-{n}.o") for n in range(len(group))]
     for path, output in zip(group, outputs):
-        run([*compiler, path, "-o", output])
+        if not output.exists():
+            check(compile([*compiler, path], output))
     return outputs
 
 
+def compile(command, output):
+    """Renames the object last: one that exists is whole."""
+    part = output.with_suffix(".part")
+    result = subprocess.run([*command, "-o", part], capture_output=True, text=True)
+    if result.returncode == 0:
+        os.replace(part, output)
+    return result
+
+
 def run(command):
-    result = subprocess.run(command, capture_output=True, text=True)
+    return check(subprocess.run(command, capture_output=True, text=True)).stdout
+
+
+def check(result):
     if result.returncode != 0:
         sys.stderr.write(result.stderr)
-        sys.exit(f"rocksdb: failed: {' '.join(map(str, command[:4]))} …")
-    return result.stdout
+        sys.exit(f"rocksdb: failed: {' '.join(map(str, result.args[:4]))} …")
+    return result
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     if not (folder / "librocksdb.a").exists():
-        main(folder.absolute(), int(sys.argv[2]) if len(sys.argv) > 2 else os.cpu_count())
+        main(folder.absolute(), int(sys.argv[2]) if len(sys.argv) > 2 else PROCESSORS)

@@ -53,21 +53,15 @@ pub(crate) fn start_logging(log: &Log) -> Result<(), String> {
 }
 
 /// The instruction sets that RocksDB is compiled for (`deploy/setup/rocksdb.py`), and whether this
-/// processor has them.
-#[cfg(target_arch = "x86_64")]
-fn instruction_sets() -> [(&'static str, bool); 2] {
-    use std::arch::is_x86_feature_detected;
-    [
-        ("SSE4.2", is_x86_feature_detected!("sse4.2")),
-        ("PCLMULQDQ", is_x86_feature_detected!("pclmulqdq")),
-    ]
-}
-
-/// As above, for ARM.
-#[cfg(target_arch = "aarch64")]
-fn instruction_sets() -> [(&'static str, bool); 2] {
-    use std::arch::is_aarch64_feature_detected;
-    [("CRC", is_aarch64_feature_detected!("crc")), ("AES", is_aarch64_feature_detected!("aes"))]
+/// processor has them. On ARM, RocksDB itself chooses when it runs.
+fn instruction_sets() -> Vec<(&'static str, bool)> {
+    #[cfg(target_arch = "x86_64")]
+    return vec![
+        ("SSE4.2", std::arch::is_x86_feature_detected!("sse4.2")),
+        ("PCLMULQDQ", std::arch::is_x86_feature_detected!("pclmulqdq")),
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    Vec::new()
 }
 
 /// An error that names an instruction set that this build needs and the processor lacks. Without
@@ -81,7 +75,7 @@ fn check_instruction_sets(sets: &[(&str, bool)]) -> Result<(), String> {
         None => Ok(()),
         Some((name, _)) => Err(format!(
             "this build needs the instruction set {name}, which this processor lacks: \
-             remove it from INSTRUCTIONS in deploy/setup/rocksdb.py, and build again"
+             remove it from deploy/setup/rocksdb.py and node/src/process.rs, and build again"
         )),
     }
 }
