@@ -11,8 +11,8 @@ const STALL: Duration = Duration::from_secs(5);
 /// Numbers and milliseconds of the stalls: below an election, above it, and the longest.
 const STALLS: &str = "3*sleep(100)->1*sleep(1200)->1*sleep(5000)";
 /// Uses of the disk before the stall, and creates: each uses the disk once at least.
-const BEFORE: usize = 150;
-const CREATES: usize = 1_500;
+const BEFORE: usize = 100;
+const CREATES: usize = 500;
 
 /// The node's state stalls, then its log in a write, then in a sync, while another node's client
 /// writes. `check` receives the longest time of a create.

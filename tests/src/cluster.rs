@@ -14,6 +14,9 @@ use tempfile::TempDir;
 use crate::disk::Disk;
 use crate::{Agent, Node, PATIENCE, Value, array, client, eventually, process, signal, string};
 
+/// Lines of a node's log that a failed test prints.
+const LOG_LINES: usize = 20;
+
 /// How to start a cluster.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -209,8 +212,21 @@ impl Cluster {
     }
 }
 
+/// Prints the last warnings and errors of a node, beside the failure of its test.
+fn print_warnings(node: &Node) {
+    let log = std::fs::read_to_string(node.data().join("node.log")).unwrap_or_default();
+    let is_warning = |line: &&str| line.contains(" WARN ") || line.contains("ERROR ");
+    let lines: Vec<&str> = log.lines().filter(is_warning).collect();
+    for line in &lines[lines.len().saturating_sub(LOG_LINES)..] {
+        println!("node {}: {line}", node.id());
+    }
+}
+
 impl Drop for Cluster {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.nodes.iter().for_each(print_warnings);
+        }
         // The nodes first, by SIGKILL: an orderly end waits for this test's connections.
         // Then `hearth dev`, which collects them before it ends.
         for node in self.nodes.iter().filter(|node| !node.ended.load(Ordering::Relaxed)) {

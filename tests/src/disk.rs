@@ -5,6 +5,13 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Whether this process may mount file systems and make networks. Root in a container may not.
+pub fn is_privileged() -> bool {
+    let tried =
+        Command::new("unshare").args(["--net", "--mount", "--pid", "--fork", "true"]).output();
+    tried.is_ok_and(|tried| tried.status.success())
+}
+
 /// A mounted tmpfs. Dropping it unmounts it.
 pub(crate) struct Disk(PathBuf);
 

@@ -58,6 +58,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("log of a process:\n{}", self.log());
+        }
         drop(self.child.kill());
         drop(self.child.wait());
     }

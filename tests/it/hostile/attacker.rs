@@ -23,8 +23,9 @@ const ATTACKER: u8 = 2;
 /// How many times as long honest requests may take beside an attack. It takes the same two
 /// processors as they do, and an unoptimised build gives it more to compute.
 const SLOWER: u32 = 10;
-/// Below this latency in any case, the pauses of other tests decide.
-const LATENCY_MIN: Duration = Duration::from_millis(100);
+/// Latency in milliseconds that is no delay. Other tests take the processors too; `make soak` sets the
+/// 100 of docs/security.md.
+const LATENCY_MS: u64 = 300;
 
 /// Honest requests whose latencies are compared.
 const REQUESTS: u64 = 50;
@@ -244,7 +245,8 @@ pub(super) fn preface() -> Vec<u8> {
 #[track_caller]
 pub(super) fn assert_served(quiet: Duration, attacked: Duration) {
     assert!(
-        attacked <= LATENCY_MIN.max(SLOWER * quiet),
+        attacked
+            <= Duration::from_millis(setting("HEARTH_LATENCY_MS", LATENCY_MS)).max(SLOWER * quiet),
         "{quiet:?} without, {attacked:?} with the attack"
     );
 }

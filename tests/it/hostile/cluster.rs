@@ -26,6 +26,15 @@ fn connections_to(address: &str) -> BTreeSet<u16> {
     clients.collect()
 }
 
+/// Ends the observer, also if a write fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn burst_after_election_opens_one_connection_per_channel() {
     let cluster = options().nodes(3).start();
@@ -49,11 +58,12 @@ async fn burst_after_election_opens_one_connection_per_channel() {
     let write = async |number: usize| survivors[number % 2].create(&labelled(number)).await;
     let found = std::thread::scope(|scope| {
         let observer = scope.spawn(observe);
+        let end = End(&ended);
         leader.kill();
         tokio::task::block_in_place(|| {
             Handle::current().block_on(join_all((0..200).map(write)));
         });
-        ended.store(true, Ordering::Relaxed);
+        drop(end);
         observer.join().unwrap()
     });
     for (before, after) in before.iter().zip(found) {
