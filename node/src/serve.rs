@@ -182,7 +182,7 @@ fn start_tasks(
     let backups = Backups::new(raft.clone(), flusher, config.node.id, cluster_key);
     app.set_backups(Arc::new(backups.clone()));
     let (node, config) = (config.node.id, config.backup.clone());
-    let Some(url) = config.url.clone() else { return Ok(()) };
+    let Some(url) = config.url.clone().filter(|url| !url.is_empty()) else { return Ok(()) };
     let metrics = BackupMetrics::default();
     let mut collectors = metrics.collectors(config.interval_hours).into_iter();
     collectors.try_for_each(|collector| registry.register(collector)).map_err(text)?;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
-use storage::{Action, Reply, VerifyResult};
+use storage::{Action, Reply, RowFaults, VerifyResult};
 use tokio::time::Instant;
 
 use crate::membership::operations::Operator;
@@ -65,7 +65,8 @@ impl Operator<'_> {
             }
         }
         let hashes = hashes.into_iter().map(|(member, hash)| (member.node, hash)).collect();
-        Ok(Verification { index, hashes, quarantined })
+        let faults = faults_at(&self.shared.local, mark, until).await;
+        Ok(Verification { index, hashes, quarantined, faults })
     }
 
     async fn hash_of(&self, member: &MemberStatus, mark: u64, until: Instant) -> Option<Hash> {
@@ -113,6 +114,19 @@ pub(crate) async fn hash_status(local: &LocalNode, mark: u64, until: Instant) ->
             Some(result) => return result.hash.map_or(HashStatus::Skipped, HashStatus::Ready),
             None if Instant::now() >= until => return HashStatus::Pending,
             None => tokio::time::sleep(POLL_INTERVAL).await,
+        }
+    }
+}
+
+/// This node's rows that cannot be at a verify mark. Waits for the search until `until`.
+async fn faults_at(local: &LocalNode, mark: u64, until: Instant) -> Option<RowFaults> {
+    loop {
+        match result_at(local, mark) {
+            // The search follows the hash.
+            Some(VerifyResult { hash: Some(_), faults: None, .. }) if Instant::now() < until => {
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+            found => return found?.faults,
         }
     }
 }
@@ -184,7 +198,12 @@ pub(crate) async fn run(shared: Arc<Shared>, interval: Duration) {
 }
 
 fn log_result(verification: &Verification) {
-    let Verification { index, quarantined, .. } = verification;
+    let Verification { index, quarantined, faults, .. } = verification;
+    if let Some(faults) = faults
+        && let Some(first) = faults.first.first()
+    {
+        tracing::error!(index, count = faults.count, %first, "the state has rows that cannot be");
+    }
     match (verification.agrees(), verification.differs()) {
         (true, _) => tracing::info!(index, "all states are equal"),
         (_, true) => tracing::error!(index, ?quarantined, "states differ"),
@@ -211,7 +230,7 @@ mod tests {
     fn missing_hash_neither_agrees_nor_differs() {
         let verification = |hashes: &[Option<Hash>]| {
             let hashes = (1..).zip(hashes.iter().copied()).collect();
-            Verification { index: 1, hashes, quarantined: Vec::new() }
+            Verification { index: 1, hashes, ..Verification::default() }
         };
         let (a, b) = (Some([1; 32]), Some([2; 32]));
         assert!(verification(&[a, a]).agrees() && !verification(&[a, a]).differs());

@@ -2,6 +2,7 @@
 //! and by the code that runs the operations.
 
 use serde::{Deserialize, Serialize};
+use storage::RowFaults;
 use storage::model::id::Timestamp;
 
 use crate::types::NodeId;
@@ -125,7 +126,7 @@ pub(crate) enum HashStatus {
 }
 
 /// Hashes of all members' states at one index.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verification {
     /// The index.
     pub index: u64,
@@ -133,6 +134,9 @@ pub struct Verification {
     pub hashes: Vec<(NodeId, Option<Hash>)>,
     /// Members that were quarantined, because a majority agrees on another hash.
     pub quarantined: Vec<NodeId>,
+    /// Rows of the leader's state that cannot be, if they were searched in time. Equal states have the
+    /// same ones.
+    pub faults: Option<RowFaults>,
 }
 
 impl Verification {

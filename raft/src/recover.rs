@@ -10,15 +10,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use openraft::EntryPayload;
-use storage::model::cluster::Position;
+use storage::backup::Examined;
+use storage::model::cluster::{Incarnation, Position};
 use storage::model::id::Timestamp;
-use storage::{Batch, Options, Reader, Writer, codec};
+use storage::{Batch, Options, Reader, RowFaults, Writer, codec};
 
 use crate::error::StartError;
 use crate::integrity::quarantine_reason;
 use crate::log::record::{HighWaterMark, LogIdRecord};
 use crate::log::store::{MARK_FILE, last, purged_index, read_from};
-use crate::segment::{LogEnd, Segment, SegmentHead};
+use crate::segment::{LogEnd, Segment};
 use crate::state_machine::{apply, snapshot_meta};
 use crate::types::{Entry, NodeId};
 
@@ -35,6 +36,10 @@ pub struct Remains {
     pub mark: String,
     /// Whether the log ends before that mark: the disk lost what it had synced.
     pub is_short: bool,
+    /// Id of its cluster.
+    pub cluster: Incarnation,
+    /// Rows of its state that cannot be.
+    pub faults: RowFaults,
     /// Why the node was quarantined: its state is not to be trusted. `None` if it was not.
     pub quarantined: Option<String>,
 }
@@ -48,15 +53,20 @@ pub fn examine_remains(data: &Path) -> Result<Remains, StartError> {
         what: "log",
         detail: format!("{} holds none", data.display()),
     })?;
-    let mark = HighWaterMark::read(&data.join(MARK_FILE))?.unwrap_or_default();
+    let mark = HighWaterMark::read(&data.join(MARK_FILE))?;
     let last = last(&log)?;
+    // The mark is written before the first entry: one that is absent was lost with the rest.
+    let is_short = mark.is_none_or(|mark| last < mark.last);
+    let Examined { position, cluster, faults } = storage::backup::examine_data(data)?;
     let LogIdRecord { term, index } = last.unwrap_or(LogIdRecord { term: 0, index: 0 });
     Ok(Remains {
         data: data.to_owned(),
         last: (term, index),
-        applied: storage::backup::position(data)?.index,
-        mark: mark.to_string(),
-        is_short: last < mark.last,
+        applied: position.index,
+        mark: mark.map_or_else(|| "the file log.mark is absent".into(), |mark| mark.to_string()),
+        is_short,
+        cluster,
+        faults,
         quarantined: quarantine_reason(data)?,
     })
 }
@@ -99,8 +109,8 @@ pub enum Until {
 /// A state to which the entries of a log are applied, outside a cluster.
 pub struct Replay {
     writer: Writer,
-    /// The last segment that was applied.
-    last: Option<LogEnd>,
+    /// The last entry that it contains.
+    last: LogEnd,
 }
 
 impl Replay {
@@ -109,8 +119,8 @@ impl Replay {
     /// # Errors
     /// If the state is damaged, or the log does not continue it.
     pub fn open(work: &Path, purged: u64) -> Result<Self, StartError> {
-        let (writer, ..) = storage::open(work, Options::default(), |_| Ok(purged))?;
-        Ok(Self { writer, last: None })
+        let (writer, reader, _) = storage::open(work, Options::default(), |_| Ok(purged))?;
+        Ok(Self { writer, last: LogEnd::of_state(&reader.position())? })
     }
 
     /// The state.
@@ -128,33 +138,39 @@ impl Replay {
     /// is reached.
     ///
     /// # Errors
-    /// If the segment is damaged, or does not continue the state or the segment before it.
+    /// If the segment is damaged, or does not continue the state.
     pub fn apply(&mut self, segment: &Segment, until: Until) -> Result<bool, StartError> {
-        let head = &segment.head;
-        let position = LogEnd::of_state(&self.reader().position())?;
-        let follows = match self.last {
-            Some(last) => last == head.before,
-            None => head.before.index <= position.index,
-        };
-        if !follows {
-            return Err(gap(&position, head).into());
+        let before = segment.head.before;
+        let is_other = |end: &LogEnd, last: &LogEnd| end.index == last.index && !end.is(last);
+        if before.index > self.last.index || is_other(&before, &self.last) {
+            return Err(gap(&self.last, &before).into());
         }
-        if head.before.index == position.index && head.before.term != position.term {
-            return Err(gap(&position, head).into());
-        }
-        for entry in segment.entries()? {
-            if until.excludes(&entry)? {
-                return Ok(true);
+        for (entry, end) in segment.entries()? {
+            if is_other(&end, &self.last) {
+                return Err(gap(&self.last, &end).into());
             }
-            let (id, next) = (LogIdRecord::from(entry.log_id), self.next());
-            if id.index >= next {
+            if end.index > self.last.index {
+                if self.is_after(&entry, until)? {
+                    return Ok(true);
+                }
                 apply(&mut self.writer, entry)?;
-            } else if id.index + 1 == next && id.term != position.term {
-                return Err(gap(&position, head).into());
+                self.last = end;
             }
         }
-        self.last = Some(head.last);
-        Ok(until == Until::Index(head.last.index))
+        Ok(until == Until::Index(self.last.index))
+    }
+
+    /// Whether the replay ends before this entry.
+    fn is_after(&self, entry: &Entry, until: Until) -> storage::Result<bool> {
+        Ok(match (until, &entry.payload) {
+            (Until::Index(index), _) => entry.log_id.index() > index,
+            (Until::Clock(time), EntryPayload::Normal(payload)) => {
+                let batch: Batch = codec::decode(&payload.0)?;
+                // One that was decided on another state changes nothing, and its stamp is not cluster time.
+                batch.after == self.reader().position().batch && batch.stamp > time
+            }
+            (Until::End | Until::Clock(_), _) => false,
+        })
     }
 
     /// Copies the state to the new folder `to`.
@@ -166,26 +182,10 @@ impl Replay {
     }
 }
 
-impl Until {
-    /// Whether the replay ends before this entry.
-    fn excludes(self, entry: &Entry) -> storage::Result<bool> {
-        Ok(match (self, &entry.payload) {
-            (Self::End, _) => false,
-            (Self::Index(index), _) => entry.log_id.index() > index,
-            (Self::Clock(time), EntryPayload::Normal(payload)) => {
-                codec::decode::<Batch>(&payload.0)?.stamp > time
-            }
-            (Self::Clock(_), _) => false,
-        })
-    }
-}
-
-fn gap(position: &LogEnd, head: &SegmentHead) -> storage::Error {
-    let LogEnd { term, index, .. } = position;
-    let (first, before) = (head.before.index + 1, head.before.term);
+fn gap(last: &LogEnd, found: &LogEnd) -> storage::Error {
     let detail = format!(
-        "it begins with entry {first} after one of term {before}, and does not continue entry {index} of \
-         term {term}"
+        "it has entry {} of term {}, which does not continue entry {} of term {}",
+        found.index, found.term, last.index, last.term
     );
     storage::Error::Corrupt { what: "log segment", detail }
 }

@@ -1,11 +1,11 @@
 //! Log shipping: consecutive entries of the log, to be kept outside the cluster.
 //!
 //! A segment is a head, then the entries as the log stores them. Each of these parts follows its
-//! length in 4 bytes, big-endian. The head names the cluster, the entry before the first one, and the
-//! last one with a hash of the whole chain of segments.
+//! length in 4 bytes, big-endian. The head names the cluster, and the entry before the first one and
+//! the last one with their hashes: segments form a chain.
 //!
-//! A node continues the chain of another one: the entries after a given term and index are the same
-//! on all nodes (Log Matching, Raft, section 5.3).
+//! A node continues the chain of another one, and segments may overlap: the entries up to a given
+//! term and index are the same on all nodes (Log Matching, Raft, section 5.3).
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -33,16 +33,15 @@ storage::records! {
     SegmentHead: 1, "head of a log segment";
 }
 
-/// An entry of the log, and what led to it.
+/// An entry of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEnd {
-    /// Term of the entry.
+    /// Its term.
     pub term: u64,
     /// Its index.
     pub index: u64,
-    /// SHA-256 of the chain before its segment and of the entries of its segment; zeros at the start
-    /// of a chain.
-    pub chain: [u8; 32],
+    /// SHA-256 of its bytes; `None` if only a state contains it.
+    pub sha256: Option<[u8; 32]>,
 }
 
 /// What a segment holds.
@@ -81,14 +80,25 @@ pub enum Next {
 }
 
 impl LogEnd {
-    /// The last entry that a state contains, as the start of a chain.
+    /// The last entry that a state contains.
     ///
     /// # Errors
     /// If the position is damaged.
     pub fn of_state(position: &Position) -> storage::Result<Self> {
         let last = snapshot_meta(position)?.last_log_id.map(LogIdRecord::from);
         let LogIdRecord { term, index } = last.unwrap_or(LogIdRecord { term: 0, index: 0 });
-        Ok(Self { term, index, chain: [0; 32] })
+        Ok(Self { term, index, sha256: None })
+    }
+
+    fn of_row(row: &[u8]) -> storage::Result<Self> {
+        let LogIdRecord { term, index } = codec::decode::<EntryRecord>(row)?.id;
+        Ok(Self { term, index, sha256: Some(Sha256::digest(row).into()) })
+    }
+
+    /// Whether both are the same entry, as far as that is known.
+    pub fn is(&self, other: &Self) -> bool {
+        let is_other = |a: [u8; 32]| other.sha256.is_some_and(|b| a != b);
+        self.id() == other.id() && !self.sha256.is_some_and(is_other)
     }
 
     fn id(&self) -> LogIdRecord {
@@ -116,11 +126,7 @@ impl Segment {
         let mut body = Vec::new();
         entries.iter().for_each(|entry| join(&mut body, entry));
         let sha256: [u8; 32] = Sha256::digest(&body).into();
-        let id = match entries.last() {
-            Some(entry) => codec::decode::<EntryRecord>(entry)?.id,
-            None => before.id(),
-        };
-        let last = LogEnd { term: id.term, index: id.index, chain: chain(&before, &sha256) };
+        let last = entries.last().map_or(Ok(before), |row| LogEnd::of_row(row))?;
         Ok(Self { head: SegmentHead { cluster, before, last, clock, sha256 }, body: body.into() })
     }
 
@@ -145,31 +151,30 @@ impl Segment {
         let (head, body) = split(bytes)?;
         let (head, body) = (codec::decode::<SegmentHead>(head)?, bytes.slice_ref(body));
         let sha256: [u8; 32] = Sha256::digest(&body).into();
-        if sha256 != head.sha256 || head.last.chain != chain(&head.before, &sha256) {
+        if sha256 != head.sha256 {
             return Err(corrupt("its hash is another one".into()));
         }
         Ok(Self { head, body })
     }
 
-    /// Its entries.
+    /// Its entries, with what they are.
     ///
     /// # Errors
     /// If one is damaged, or they do not follow one another as the head says.
-    pub(crate) fn entries(&self) -> storage::Result<Vec<Entry>> {
-        let (mut rest, mut last, mut entries) = (&self.body[..], self.head.before.id(), Vec::new());
+    pub(crate) fn entries(&self) -> storage::Result<Vec<(Entry, LogEnd)>> {
+        let (mut rest, mut last, mut entries) = (&self.body[..], self.head.before, Vec::new());
         while !rest.is_empty() {
-            let (entry, after) = split(rest)?;
-            let entry = codec::decode::<EntryRecord>(entry)?;
-            if entry.id.index != last.index + 1 || entry.id.term < last.term {
-                let (found, last) = (entry.id, last);
-                return Err(corrupt(format!("{found:?} follows {last:?}")));
+            let (row, after) = split(rest)?;
+            let found = LogEnd::of_row(row)?;
+            if found.index != last.index + 1 || found.term < last.term {
+                return Err(corrupt(format!("{:?} follows {:?}", found.id(), last.id())));
             }
-            (last, rest) = (entry.id, after);
-            entries.push(entry.into_entry()?);
+            (last, rest) = (found, after);
+            entries.push((codec::decode::<EntryRecord>(row)?.into_entry()?, found));
         }
-        match last == self.head.last.id() {
+        match last == self.head.last {
             true => Ok(entries),
-            false => Err(corrupt(format!("it ends with {last:?}"))),
+            false => Err(corrupt(format!("it ends with {:?}", last.id()))),
         }
     }
 }
@@ -197,46 +202,36 @@ fn entries_after(shared: &Shared, cluster: Incarnation, after: &LogEnd) -> stora
     if applied <= after.index {
         return Ok(Next::Nothing);
     }
-    let rows = shared.log.read(after.index, ENTRIES_MAX + 1, BYTES_MAX)?;
-    let purged = field::<LogIdRecord>(&shared.log, LogField::Purged)?;
-    let mut rows = rows.into_iter().take_while(|(index, _)| *index <= applied).peekable();
-    let found = match rows.next_if(|(index, _)| *index == after.index) {
-        Some((_, row)) => Some(codec::decode::<EntryRecord>(&row)?.id),
-        None => purged.filter(|purged| purged.index >= after.index),
+    let before = match &shared.log.read(after.index, 1, 0)?[..] {
+        [(index, row)] if *index == after.index => LogEnd::of_row(row)?,
+        _ => match field::<LogIdRecord>(&shared.log, LogField::Purged)? {
+            Some(LogIdRecord { term, index }) if index == after.index => {
+                LogEnd { term, index, sha256: after.sha256 }
+            }
+            _ => return Ok(Next::Purged),
+        },
     };
-    match found {
-        Some(found) if found == after.id() => {}
-        Some(found) if found.index > after.index => return Ok(Next::Purged),
-        other => return Err(corrupt(format!("the log has {other:?} and not {:?}", after.id()))),
+    if !before.is(after) {
+        return Err(corrupt(format!("the log has {:?} and not {:?}", before.id(), after.id())));
     }
-    let (mut rows, mut next) = (rows.map(|(_, row)| row).collect::<Vec<_>>(), after.index + 1);
-    let (mut has_changes, mut clock) = (false, None);
-    for row in &rows {
-        let entry = codec::decode::<EntryRecord>(row)?;
-        if entry.id.index != next {
+    let rows = shared.log.read(after.index + 1, ENTRIES_MAX, BYTES_MAX)?;
+    let rows = rows.into_iter().take_while(|(index, _)| *index <= applied);
+    let (mut entries, mut has_changes, mut clock) = (Vec::new(), false, Timestamp::default());
+    for ((index, row), expected) in rows.zip(after.index + 1..) {
+        if index != expected {
             // Purged meanwhile.
             return Ok(Next::Purged);
         }
-        next += 1;
-        if let Some(bytes) = entry.batch() {
+        if let Some(bytes) = codec::decode::<EntryRecord>(&row)?.batch() {
             let batch: Batch = codec::decode(bytes)?;
-            (has_changes, clock) = (has_changes || !batch.changes.is_empty(), Some(batch.stamp));
+            (has_changes, clock) = (has_changes || !batch.changes.is_empty(), batch.stamp);
         }
+        entries.push(row);
     }
-    // The row of `after` was among them.
-    let is_full = rows.len() >= ENTRIES_MAX;
-    rows.truncate(ENTRIES_MAX);
-    match has_changes || is_full {
-        true => {
-            let clock = clock.unwrap_or_default();
-            Ok(Next::Segment(Segment::new(cluster, *after, &rows, clock)?))
-        }
+    match has_changes || entries.len() == ENTRIES_MAX {
+        true => Ok(Next::Segment(Segment::new(cluster, before, &entries, clock)?)),
         false => Ok(Next::Nothing),
     }
-}
-
-fn chain(before: &LogEnd, sha256: &[u8; 32]) -> [u8; 32] {
-    Sha256::new().chain_update(before.chain).chain_update(sha256).finalize().into()
 }
 
 fn join(bytes: &mut Vec<u8>, part: &[u8]) {
@@ -263,7 +258,7 @@ mod tests {
     use super::*;
     use crate::types::LogId;
 
-    const START: LogEnd = LogEnd { term: 2, index: 6, chain: [0; 32] };
+    const START: LogEnd = LogEnd { term: 2, index: 6, sha256: None };
 
     fn entries(ids: &[(u64, u64)]) -> Vec<Vec<u8>> {
         let entry = |(term, index): &(u64, u64)| {
@@ -292,11 +287,15 @@ mod tests {
         let read = Segment::decode(&first.encode().into()).unwrap();
         assert_eq!(read, first);
         assert_eq!(SegmentHead::read(&first.encode()).unwrap(), first.head);
-        let ids = read.entries().unwrap().into_iter().map(|entry| LogIdRecord::from(entry.log_id));
+        let entries = read.entries().unwrap().into_iter();
+        let ids = entries.map(|(entry, _)| LogIdRecord::from(entry.log_id));
         let expected = [(2, 7), (2, 8), (4, 9)].map(|(term, index)| LogIdRecord { term, index });
         assert_eq!(ids.collect::<Vec<_>>(), expected);
         let second = segment(first.head.last, &[(4, 10)]);
-        assert_ne!(second.head.last.chain, segment(START, &[(4, 10)]).head.last.chain);
+        assert!(second.head.before.is(&first.head.last));
+        let other = LogEnd { sha256: Some([1; 32]), ..first.head.last };
+        assert!(!second.head.before.is(&other), "another entry");
+        assert!(second.head.before.is(&LogEnd { sha256: None, ..other }), "it is not known");
     }
 
     #[test]

@@ -238,6 +238,9 @@ fn rows_of(position: &Position, changes: &[Change]) -> (WriteBatch, Vec<u64>) {
     let mut rows = WriteBatch::default();
     let (mut cursor, mut event_bytes) = (Cursor::new(position.index, 0), Vec::new());
     for change in changes {
+        if matches!(change, Change::AnchorPut(..)) && forgets_anchors() {
+            continue;
+        }
         let writes = change.rows(cursor);
         if let (Change::EventAppended(..), [RowWrite::Put(_, row)]) = (change, &writes[..]) {
             cursor.ordinal += 1;
@@ -263,6 +266,12 @@ fn check_readable(changes: &[Change]) -> Result<()> {
 /// Whether a failpoint drops the changes of this entry. Always false outside tests.
 fn drops_changes() -> bool {
     fail::fail_point!("apply-forget", |_| true);
+    false
+}
+
+/// Whether a failpoint leaves out anchors. Always false outside tests.
+fn forgets_anchors() -> bool {
+    fail::fail_point!("forget-anchors", |_| true);
     false
 }
 

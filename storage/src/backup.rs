@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::time::Duration;
 
 use crate::checkpoint::Folder;
 use crate::codec;
 use crate::error::{Error, Result};
-use crate::model::cluster::{Cluster, Position};
+use crate::model::cluster::{Cluster, Incarnation, Position};
+use crate::row_faults::{RowFaults, row_faults};
 use crate::table::key::{Key, Kind};
 use crate::table::state::State;
 use crate::table::view::View;
@@ -23,16 +24,32 @@ pub struct CopiedState {
     pub cluster: Cluster,
     /// SHA-256 of all rows, as in [`crate::VerifyResult`]: the same on all nodes at this position.
     pub hash: [u8; 32],
+    /// Rows that cannot be.
+    pub faults: RowFaults,
 }
 
-/// Position of the state in the data folder `data`. Changes no file.
+/// What the state of a data folder holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Examined {
+    /// Its position in the log.
+    pub position: Position,
+    /// Id of its cluster; zeros before it was bootstrapped.
+    pub cluster: Incarnation,
+    /// Rows that cannot be.
+    pub faults: RowFaults,
+}
+
+/// Reads the state of the data folder `data`. Changes no file.
 ///
 /// # Errors
 /// If there is no state, or it is damaged.
-pub fn position(data: &Path) -> Result<Position> {
+pub fn examine_data(data: &Path) -> Result<Examined> {
     let current = Folder::new(&data.join("state"), None).named()?;
     let state = State::open_to_read(&current, None)?;
-    Ok(state.record::<Position>(&Key::Position)?.unwrap_or_default())
+    let cluster = state.record::<Cluster>(&Key::Cluster)?.map_or([0; 16], |cluster| cluster.id);
+    let position = state.record::<Position>(&Key::Position)?.unwrap_or_default();
+    let faults = row_faults(&state.snapshot(), Duration::ZERO)?;
+    Ok(Examined { position, cluster, faults })
 }
 
 /// Makes a copy of the state of the data folder `data`, which no process may use, the state of the
@@ -72,12 +89,14 @@ pub fn found_state(data: &Path, source: &Path) -> Result<()> {
 /// # Errors
 /// If the copy is damaged, or was taken before the cluster was bootstrapped.
 pub fn examine(folder: &Path) -> Result<CopiedState> {
-    let state = Arc::new(State::open_to_read(folder, None)?);
+    let state = State::open_to_read(folder, None)?;
     let position = state.record::<Position>(&Key::Position)?.unwrap_or_default();
     let cluster = state.record::<Cluster>(&Key::Cluster)?.ok_or_else(|| no_cluster(folder))?;
     cluster.check_readable()?;
-    let hash = state.with_snapshot(|| (), hash_rows)?;
-    Ok(CopiedState { position, cluster, hash })
+    let snapshot = state.snapshot();
+    let hash = hash_rows(&snapshot, Duration::ZERO)?;
+    let faults = row_faults(&snapshot, Duration::ZERO)?;
+    Ok(CopiedState { position, cluster, hash, faults })
 }
 
 fn no_cluster(folder: &Path) -> Error {

@@ -193,9 +193,7 @@ impl Change {
                 delivery_rows(*tenant, *id, row, before.as_ref())
             }
             Self::DeliveryRemoved(tenant, id, stage) => {
-                [Key::Delivery(*tenant, *id), stage_key(*tenant, *id, stage)]
-                    .map(RowWrite::Delete)
-                    .into()
+                [Key::Delivery(*tenant, *id), stage.key(*tenant, *id)].map(RowWrite::Delete).into()
             }
             Self::EventReplaced(tenant, cursor, row) => event_row(*tenant, *cursor, row),
             Self::ReceiptReplaced(tenant, owner, key, row) => {
@@ -298,19 +296,21 @@ fn delivery_rows(
     row: &Delivery,
     before: Option<&DeliveryStage>,
 ) -> Vec<RowWrite> {
-    let before = before.map(|stage| RowWrite::Delete(stage_key(tenant, id, stage)));
+    let before = before.map(|stage| RowWrite::Delete(stage.key(tenant, id)));
     let present = [
         RowWrite::Put(Key::Delivery(tenant, id), codec::encode(row)),
-        RowWrite::Put(stage_key(tenant, id, &row.stage), Vec::new()),
+        RowWrite::Put(row.stage.key(tenant, id), Vec::new()),
     ];
     before.into_iter().chain(present).collect()
 }
 
-/// The index key of a delivery's stage.
-fn stage_key(tenant: TenantId, id: DeliveryId, stage: &DeliveryStage) -> Key {
-    match stage {
-        DeliveryStage::Pending(due_at) => Key::Due(tenant, *due_at, id),
-        DeliveryStage::DeadLettered(at) => Key::DeadLetter(tenant, *at, id),
+impl DeliveryStage {
+    /// The key of a delivery in the order of this stage.
+    pub(crate) fn key(&self, tenant: TenantId, id: DeliveryId) -> Key {
+        match self {
+            Self::Pending(due_at) => Key::Due(tenant, *due_at, id),
+            Self::DeadLettered(at) => Key::DeadLetter(tenant, *at, id),
+        }
     }
 }
 

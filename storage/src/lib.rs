@@ -46,6 +46,7 @@ mod reader;
 mod receipts;
 mod records;
 mod reply;
+mod row_faults;
 mod search;
 mod simd;
 mod table;
@@ -84,6 +85,7 @@ pub use parts::EqualParts;
 pub use patch::{MemoryPatch, TenantPatch, TriggerPatch};
 pub use reader::Reader;
 pub use reply::{FeedbackReply, Imported, Rejection, Reply, Touched};
+pub use row_faults::{RowFault, RowFaults};
 pub use search::{
     ColdForecast, DefectCount, DueRequest, Filter, FoldCandidates, FoldGroup, Forecast, GraphView,
     HEAT_BANDS, Hit, HotRequest, Hygiene, ListRequest, Neighbour, Order, Overview, Page,

@@ -1,6 +1,7 @@
 //! Read access to the newest applied state. [`Reader`] lists the whole read interface.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::RwLock;
 
@@ -28,7 +29,7 @@ use crate::search::query::SearchCounters;
 use crate::table::key::{Key, Kind, fixed, prefix_end, split};
 use crate::table::state::count;
 use crate::table::view::{Row, View};
-use crate::verify::Verifier;
+use crate::verify::{Verifier, hash_rows};
 
 /// Read access to the newest applied state. Cheap to clone. Readers block a writer at most
 /// for one chunk of rows. All reads use the cluster clock of the last batch. A read fails only
@@ -61,6 +62,11 @@ impl Reader {
     /// Position in the log up to which the state is applied.
     pub fn position(&self) -> Position {
         self.engine().position.read().clone()
+    }
+
+    /// SHA-256 of all rows, as in [`crate::VerifyResult`].
+    pub fn hash(&self) -> Result<[u8; 32]> {
+        hash_rows(&self.engine().state.snapshot(), Duration::ZERO)
     }
 
     /// Bytes that RocksDB holds in RAM for the state.

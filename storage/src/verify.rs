@@ -1,4 +1,5 @@
-//! Verification: hashes all rows of the state at one log index, in the background.
+//! Verification: hashes all rows of the state at one log index, in the background, and searches for
+//! rows that cannot be.
 //!
 //! A verify mark in the log makes every node hash its state at the same index. Nodes with
 //! the same state compute the same hash. `raft` compares the hashes.
@@ -11,8 +12,8 @@ use parking_lot::{Condvar, Mutex};
 use sha2::{Digest, Sha256};
 
 use crate::error::Result;
-use crate::table::state::State;
-use crate::table::view::Row;
+use crate::row_faults::{RowFaults, row_faults};
+use crate::table::state::{Snapshot, State};
 
 /// Maximum number of results that are retained. The oldest is dropped first.
 pub const RESULTS_MAX: usize = 16;
@@ -31,6 +32,8 @@ pub struct VerifyResult {
     /// SHA-256 over all rows in key order. Each row is key length, key, value length, value,
     /// with lengths as 4 bytes big-endian. `None` if the previous run was still in progress.
     pub hash: Option<[u8; 32]>,
+    /// Rows that cannot be, once they were searched: after the hash.
+    pub faults: Option<RowFaults>,
 }
 
 /// Hashes states on a background thread, one at a time.
@@ -72,7 +75,7 @@ impl Verifier {
         {
             let mut inner = self.inner.lock();
             if inner.running {
-                inner.push(VerifyResult { number, index, hash: None });
+                inner.push(VerifyResult { number, index, hash: None, faults: None });
                 return;
             }
             inner.running = true;
@@ -81,11 +84,17 @@ impl Verifier {
         let (snapshot_sender, snapshot_taken) = std::sync::mpsc::channel::<()>();
         let run = Run(self);
         let run = move || {
-            let hash = state.with_snapshot(move || drop(snapshot_sender), hash_rows);
-            let mut inner = run.0.inner.lock();
-            match hash {
-                Ok(hash) => inner.push(VerifyResult { number, index, hash: Some(hash) }),
-                Err(fault) => inner.fault = Some(fault),
+            let snapshot = state.snapshot();
+            drop(snapshot_sender);
+            let inner = || run.0.inner.lock();
+            let hash = match hash_rows(&snapshot, PAUSE) {
+                Ok(hash) => Some(hash),
+                Err(fault) => return inner().fault = Some(fault),
+            };
+            inner().push(VerifyResult { number, index, hash, faults: None });
+            match row_faults(&snapshot, PAUSE) {
+                Ok(faults) => inner().complete(number, faults),
+                Err(fault) => inner().fault = Some(fault),
             }
         };
         if let Err(error) = std::thread::Builder::new().name("verify".into()).spawn(run) {
@@ -107,6 +116,12 @@ impl Drop for Run {
 }
 
 impl Inner {
+    fn complete(&mut self, number: u64, faults: RowFaults) {
+        if let Some(result) = self.results.iter_mut().find(|result| result.number == number) {
+            result.faults = Some(faults);
+        }
+    }
+
     fn push(&mut self, result: VerifyResult) {
         if self.results.len() == RESULTS_MAX {
             self.results.pop_front();
@@ -115,11 +130,11 @@ impl Inner {
     }
 }
 
-/// Hashes all rows in key order, at a bounded rate. See [`VerifyResult::hash`].
-pub(crate) fn hash_rows(rows: &mut dyn Iterator<Item = Result<Row>>) -> Result<[u8; 32]> {
+/// Hashes all rows in key order, with pauses of this length. See [`VerifyResult::hash`].
+pub(crate) fn hash_rows(snapshot: &Snapshot<'_>, pause: Duration) -> Result<[u8; 32]> {
     let mut hash = Sha256::new();
     let mut since_pause = 0;
-    for row in rows {
+    for row in snapshot.all() {
         let (key, value) = row?;
         for part in [&key, &value] {
             hash.update((part.len() as u32).to_be_bytes());
@@ -128,7 +143,7 @@ pub(crate) fn hash_rows(rows: &mut dyn Iterator<Item = Result<Row>>) -> Result<[
         since_pause += key.len() + value.len();
         if since_pause >= STRIDE_BYTES {
             since_pause = 0;
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(pause);
         }
     }
     Ok(hash.finalize().into())

@@ -21,6 +21,7 @@ mod receipts;
 mod release;
 mod reports;
 mod retention;
+mod row_faults;
 mod saved_graphs;
 mod simulation;
 mod sizes;

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use storage::RowFaults;
 use storage::model::heat::Anchor;
 use storage::model::score::rounded;
 use storage::model::words::words;
@@ -276,6 +277,7 @@ fn assert_equal_hashes(engines: [&mut Engine; 3], index: u64, seed: u64) {
     assert_eq!(leader.apply(&mark), ApplyOutcome::Done);
     let expected = verified(leader);
     assert!(expected.hash.is_some());
+    assert_eq!(expected.faults, Some(RowFaults::default()), "seed {seed}");
     for engine in rest {
         assert_eq!(engine.apply_at(index, codec::encode(&mark)), ApplyOutcome::Done);
         assert_eq!(verified(engine), expected, "seed {seed}");

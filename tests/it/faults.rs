@@ -1,5 +1,7 @@
 //! Faults of all kinds in random order, under load: no acknowledged write is lost or done twice, and
-//! all states are equal. HEARTH_SECONDS and HEARTH_SEED lengthen and vary the run.
+//! all states are equal. The log is shipped meanwhile, and drills restore it. At the end, each restored
+//! state is what was acknowledged up to its entry. HEARTH_SECONDS and HEARTH_SEED lengthen and vary the
+//! run.
 #![cfg(feature = "failpoints")]
 
 use std::path::{Path, PathBuf};
@@ -8,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::backups::serve;
 use super::*;
 
 const WRITERS: usize = 6;
@@ -17,6 +20,8 @@ const WRITES: u64 = 40;
 const DISK_BYTES: u64 = 512 << 20;
 /// Below the reserve of a node of `hearth dev`.
 const LITTLE_BYTES: u64 = 40 << 20;
+/// Restorations to chosen entries.
+const RESTORATIONS: usize = 3;
 /// Longer than an election.
 const PAUSE: Duration = Duration::from_millis(2_500);
 
@@ -34,10 +39,11 @@ enum Fault {
     NoSpace,
     Transfer,
     Backup,
+    Drill,
     Compaction,
 }
 
-const FAULTS: [Fault; 13] = [
+const FAULTS: [Fault; 14] = [
     Fault::Kill,
     Fault::Pause,
     Fault::Partition,
@@ -51,6 +57,7 @@ const FAULTS: [Fault; 13] = [
     Fault::Transfer,
     Fault::NoSpace,
     Fault::KillAll,
+    Fault::Drill,
 ];
 
 struct Run {
@@ -63,10 +70,16 @@ struct Run {
 
 impl Run {
     async fn start() -> Self {
-        let has_disks = rustix::process::geteuid().is_root();
+        let has_disks = is_privileged();
         let options = options().nodes(3).env("HEARTH__LOG_COMPACTION__LOG_BYTES", "8388608");
         let options = if has_disks { options.disks(DISK_BYTES) } else { options };
-        let (cluster, folder) = (Arc::new(options.start()), tempfile::tempdir().unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("backups");
+        let options = options
+            .env("HEARTH__BACKUP__URL", place.to_str().unwrap())
+            .env("HEARTH__BACKUP__KEEP", "0")
+            .env("HEARTH__BACKUP__LOG_SECONDS", "1");
+        let cluster = Arc::new(options.start());
         let writers = Writers::start(&cluster, WRITERS);
         let run = Self { cluster, writers, folder, has_disks };
         for node in run.cluster.nodes() {
@@ -87,7 +100,8 @@ impl Run {
     }
 
     fn start_node(&self, node: &Node, point: &str) {
-        let points = format!("peer-cut=return({});{point}", self.cut_file(node).display());
+        let cut = self.cut_file(node);
+        let points = format!("backup-pause=return;peer-cut=return({});{point}", cut.display());
         node.start_with(&[("FAILPOINTS", &points)]);
     }
 
@@ -157,12 +171,12 @@ impl Run {
                 drop(transfer.json(&json!({"to": node.id()})).try_send().await);
             }
             Fault::Backup => {
-                let place = self.folder.path().join("backups");
-                let place = place.to_str().unwrap();
-                let create = ["backup", "create", place, "--ops", node.ops()];
+                let place = self.place();
+                let create = ["backup", "create", place.to_str().unwrap(), "--ops", node.ops()];
                 let (succeeded, text) = self.cluster.run(&create).await;
-                assert!(succeeded, "{text}");
+                assert!(succeeded || text.contains("is under way"), "{text}");
             }
+            Fault::Drill => self.drill(node).await,
             Fault::Compaction => {
                 // It needs a copy of the state when it is back.
                 node.kill();
@@ -170,6 +184,14 @@ impl Run {
                 self.restart(node, "").await;
             }
         }
+    }
+
+    async fn drill(&self, node: &Node) {
+        let (place, config) = (self.place(), node.data().join("hearth.toml"));
+        let (place, config) = (place.to_str().unwrap(), config.to_str().unwrap());
+        let (succeeded, text) =
+            self.cluster.run(&["backup", "drill", place, "--config", config]).await;
+        assert!(succeeded, "{text}");
     }
 
     fn fill(&self, node: &Node, bytes: u64) -> Option<Filler> {
@@ -185,23 +207,66 @@ impl Run {
         self.restart(node, "").await;
     }
 
-    /// Ends the writers, and compares what the nodes hold with what was acknowledged.
-    async fn check(self) -> usize {
+    fn place(&self) -> PathBuf {
+        self.folder.path().join("backups")
+    }
+
+    /// Ends the writers, and compares what the nodes hold with what was acknowledged. Then loses all
+    /// nodes, and compares what the place restores.
+    async fn check(self, random: u64) -> usize {
+        let (place, cluster) = (self.place(), Arc::clone(&self.cluster));
+        let written = self.writers.written();
         let acknowledged = self.writers.stop().await;
-        converged(&self.cluster).await;
-        for node in self.cluster.nodes() {
+        converged(&cluster).await;
+        for node in cluster.nodes() {
             assert_stored_once(node, &acknowledged, WRITERS).await;
         }
-        assert_equal_states(&self.cluster).await;
-        check_backups(&self.cluster, &self.folder.path().join("backups")).await;
+        assert_equal_states(&cluster).await;
+        let check = ["backup", "check", "--data", place.to_str().unwrap()];
+        let (succeeded, text) = cluster.run(&check).await;
+        assert!(succeeded, "{text}");
+        let last = written.iter().map(|write| write.index).max().unwrap();
+        let shipped = async || cluster.metric("hearth_backup_log_index").await;
+        eventually("all is shipped", shipped, |shipped| *shipped >= last as f64).await;
+        cluster.nodes().for_each(Node::kill);
+        assert_restores(&cluster, &place, &written, None).await;
+        let list = ["backup", "list", "--json", place.to_str().unwrap()];
+        let (_, text) = cluster.run(&list).await;
+        let oldest: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        let oldest = oldest["index"].as_u64().unwrap();
+        let later: Vec<u64> =
+            written.iter().map(|write| write.index).filter(|index| *index > oldest).collect();
+        for at in 0..RESTORATIONS {
+            let chosen = (random >> 33) as usize + at * later.len() / RESTORATIONS;
+            let index = later[chosen % later.len()];
+            assert_restores(&cluster, &place, &written, Some(index)).await;
+        }
         acknowledged.len()
     }
 }
 
-async fn check_backups(cluster: &Cluster, place: &Path) {
-    let (succeeded, text) =
-        cluster.run(&["backup", "check", "--data", place.to_str().unwrap()]).await;
+/// Restores to an entry, or to the end. The result is what was acknowledged up to there.
+async fn assert_restores(cluster: &Cluster, place: &Path, written: &[Written], at: Option<u64>) {
+    let (config, at_text) = (cluster.restored_config(), at.map(|at| at.to_string()));
+    let mut restore =
+        vec!["restore", place.to_str().unwrap(), "--config", config.to_str().unwrap()];
+    restore.extend(at_text.iter().flat_map(|at| ["--at", at]));
+    let (succeeded, text) = cluster.run(&restore).await;
     assert!(succeeded, "{text}");
+    let mut process = serve(cluster, &config).await;
+    let found = stored(cluster).await;
+    assert!(process.stop().await, "{}", process.log());
+    std::fs::remove_dir_all(cluster.folder().join("restored")).unwrap();
+    let end = at.unwrap_or(u64::MAX);
+    for Written { label, index, is_repeated } in written {
+        let is_there = found.get(label).is_some_and(|ids| ids.len() == 1);
+        assert!(is_there || *index > end, "{label} of entry {index} is not in that of {end}");
+        assert!(
+            !is_there || *is_repeated || *index <= end,
+            "{label} of {index} is in that of {end}"
+        );
+    }
+    println!("restored to {at:?}: {} memories", found.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -220,6 +285,6 @@ async fn faults_of_all_kinds_lose_nothing() {
         run.writers.acknowledge(WRITES).await;
         count += 1;
     }
-    let writes = run.check().await;
+    let writes = run.check(random).await;
     println!("{count} faults, {writes} writes: none is lost or done twice");
 }

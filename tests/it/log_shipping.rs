@@ -6,9 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::backups::serve;
+use super::model_change::{has_switched, model_folder};
 use super::*;
 
-const INTERVAL: Duration = Duration::from_secs(2);
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The interval under load.
+const LONG: Duration = Duration::from_secs(2);
+/// Longer than the time between two stamps of an idle cluster.
+const STAMP: Duration = Duration::from_secs(6);
 
 fn shipping(place: &Path) -> Options {
     options()
@@ -70,7 +75,10 @@ async fn check(cluster: &Cluster, place: &Path) -> (bool, String) {
 async fn killed_cluster_loses_two_intervals() {
     for point in ["", "segment-read=3*off->return", "segment-written=3*off->return"] {
         let place = tempfile::tempdir().unwrap();
-        let cluster = Arc::new(shipping(place.path()).nodes(3).start());
+        let options = shipping(place.path()).nodes(3);
+        let interval = LONG.as_secs().to_string();
+        let options = options.env("HEARTH__BACKUP__LOG_SECONDS", &interval);
+        let cluster = Arc::new(options.start());
         first_backup(&cluster).await;
         let [_, first, _] = cluster.leader_first().await;
         first.kill();
@@ -81,16 +89,16 @@ async fn killed_cluster_loses_two_intervals() {
             let cluster = Arc::clone(&cluster);
             async move {
                 loop {
-                    let bodies = (0..20).map(|n| json!({"label": format!("other {n}")}));
-                    let nodes: Vec<_> = bodies.collect();
+                    let nodes: Vec<_> = (0..20).map(|n| labelled(format!("other {n}"))).collect();
                     let batch = cluster.request(Method::POST, "/agent/nodes/batch");
                     drop(batch.json(&json!({"nodes": nodes})).try_send().await);
+                    tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
         });
         let started = Instant::now();
         let mut acknowledged = Vec::new();
-        while started.elapsed() < INTERVAL * 5 {
+        while started.elapsed() < LONG * 5 {
             acknowledged.push((Instant::now(), writers.acknowledged()));
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -103,7 +111,7 @@ async fn killed_cluster_loses_two_intervals() {
         }
         others.abort();
         let all = writers.stop().await;
-        let before = |(at, _): &&(Instant, u64)| killed - *at >= INTERVAL * 2;
+        let before = |(at, _): &&(Instant, u64)| killed - *at >= LONG * 2;
         let (_, promised) = acknowledged.iter().rfind(before).unwrap();
 
         let (succeeded, text) = restore(&cluster, place.path(), &[]).await;
@@ -221,8 +229,65 @@ async fn next_node_continues_the_chain() {
         leader.store_each((0..5).map(labelled)).await;
         all_shipped(leader).await;
     }
-    let (succeeded, text) = check(&cluster, place.path()).await;
-    assert!(succeeded && text.contains("The log after it goes to entry"), "{text}");
+    // A backup contains more than the log in the place, and a node does not know of that log.
+    tokio::time::sleep(STAMP).await;
+    let create = ["backup", "create", place.path().to_str().unwrap(), "--ops", leader.ops()];
+    let (succeeded, text) = cluster.run(&create).await;
+    assert!(succeeded, "{text}");
+    first.kill();
+    first.restart().await;
+    for _ in 0..3 {
+        leader.store_each((0..5).map(labelled)).await;
+        all_shipped(leader).await;
+    }
+    let list = ["backup", "list", "--json", place.path().to_str().unwrap()];
+    let (_, text) = cluster.run(&list).await;
+    for line in text.lines() {
+        let backup: Value = serde_json::from_str(line).unwrap();
+        let id = string(&backup["id"]);
+        let check = ["backup", "check", place.path().to_str().unwrap(), "--data", "--id", id];
+        let (succeeded, text) = cluster.run(&check).await;
+        assert!(succeeded && text.contains("The log after it goes to entry"), "{text}");
+    }
+    let before = stored(&cluster).await;
+    cluster.nodes().for_each(Node::kill);
+    let (succeeded, text) = restore(&cluster, place.path(), &[]).await;
+    assert!(succeeded, "{text}");
+    assert_eq!(restored(&cluster).await, before);
+}
+
+/// The model of the log's end counts, not that of the backup.
+#[tokio::test]
+async fn log_may_switch_the_model() {
+    let place = tempfile::tempdir().unwrap();
+    let mut cluster = shipping(place.path()).start();
+    first_backup(&cluster).await;
+    cluster.store(&labelled("apple pear")).await;
+    let folder = model_folder(&cluster, 64);
+    let set = ["model", "--ops", cluster.ops(), "set", &folder];
+    let (succeeded, text) = cluster.run(&set).await;
+    assert!(succeeded, "{text}");
+    has_switched(&cluster, 64).await;
+    let created = async || cluster.send(Method::POST, "/agent/nodes", &labelled("plum")).await;
+    // New texts are rejected in the moment of the switch.
+    eventually("it is stored", created, |response| response.status.is_success()).await;
+    all_shipped(&cluster).await;
+    let before = stored(&cluster).await;
+    assert!(cluster.stop().await);
+    let (succeeded, text) = restore(&cluster, place.path(), &[]).await;
+    assert!(!succeeded && text.contains("set embedder.model"), "{text}");
+    std::fs::remove_dir_all(cluster.folder().join("restored")).unwrap();
+    let config = cluster.restored_config();
+    let mut table: toml::Table = std::fs::read_to_string(&config).unwrap().parse().unwrap();
+    table["embedder"]["model"] = folder.clone().into();
+    std::fs::write(&config, table.to_string()).unwrap();
+    let arguments = ["restore", place.path().to_str().unwrap(), "--config"];
+    let (succeeded, text) =
+        cluster.run(&[&arguments[..], &[config.to_str().unwrap()]].concat()).await;
+    assert!(succeeded, "{text}");
+    let mut process = serve(&cluster, &config).await;
+    assert_eq!(stored(&cluster).await, before);
+    assert!(process.stop().await, "{}", process.log());
 }
 
 /// While the place takes no segment, the log is kept. Beyond its greatest size, a new backup follows.
@@ -230,14 +295,15 @@ async fn next_node_continues_the_chain() {
 async fn compaction_keeps_what_is_not_shipped() {
     let place = tempfile::tempdir().unwrap();
     let options = shipping(place.path()).eager_compaction("1");
-    let cluster = options.env("HEARTH__LOG_COMPACTION__KEEP_ENTRIES", "1").start();
+    let cluster = options.env("HEARTH__LOG_COMPACTION__INTERVAL_SECONDS", "1").start();
     first_backup(&cluster).await;
     cluster.store(&labelled("before")).await;
-    let index = all_shipped(&cluster).await;
+    all_shipped(&cluster).await;
     let folder = segments(place.path())[0].parent().unwrap().to_owned();
     let aside = place.path().join("aside");
     std::fs::rename(&folder, &aside).unwrap();
     std::fs::write(&folder, "no folder").unwrap();
+    let kept = shipped(&cluster).await as u64;
     cluster.store_each((0..50).map(labelled)).await;
     let failures = async || cluster.metric("hearth_backup_failures_total").await;
     eventually("the place takes no segment", failures, |failures| *failures >= 2.0).await;
@@ -245,13 +311,15 @@ async fn compaction_keeps_what_is_not_shipped() {
         cluster.store(&labelled("later")).await;
         cluster.metric("hearth_raft_purged_index").await as u64
     };
-    assert!(purged().await <= index, "the log is there");
+    tokio::time::sleep(INTERVAL * 3).await;
+    let purged_index = purged().await;
+    assert!(purged_index <= kept, "the log is there: {purged_index} is purged, {kept} shipped");
     std::fs::remove_file(&folder).unwrap();
     std::fs::rename(&aside, &folder).unwrap();
     all_shipped(&cluster).await;
     let (succeeded, text) = check(&cluster, place.path()).await;
     assert!(succeeded, "no gap: {text}");
-    eventually("the log is compacted", purged, |purged| *purged > index).await;
+    eventually("the log is compacted", purged, |purged| *purged > kept).await;
 
     // From here on the log is compacted as if it had its greatest size.
     cluster.kill();

@@ -24,6 +24,7 @@ mod dashboard;
 mod deliveries;
 mod details;
 mod dev;
+mod drill;
 mod duplicates;
 mod durability;
 mod echoes;

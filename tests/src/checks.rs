@@ -24,9 +24,9 @@ pub async fn verify(node: &Node) -> Value {
     node.ops_request(Method::POST, "/cluster/verify").json(&json!({})).send().await.ok()
 }
 
-/// Asserts that all nodes hash the same state.
+/// Asserts that all nodes hash the same state, and that each row in it has its counterpart.
 pub async fn assert_equal_states(node: &Node) {
-    assert_fields(&verify(node).await, json!({"equal": true}));
+    assert_fields(&verify(node).await, json!({"equal": true, "first_row_faults": []}));
 }
 
 /// Asserts that an object has these fields. It may have others.

@@ -1,8 +1,8 @@
 //! Writers that run beside faults and record what was acknowledged, and what a node then holds.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
@@ -28,14 +28,27 @@ struct Shared {
     /// In milliseconds.
     longest_pause: AtomicU64,
     most_requests: AtomicU64,
+    written: Mutex<Vec<Written>>,
+}
+
+/// An acknowledged write.
+#[derive(Debug, Clone)]
+pub struct Written {
+    /// Its memory.
+    pub label: String,
+    /// Entry of the log that contains it, as the response said; that entry or an earlier one, if the
+    /// request was repeated.
+    pub index: u64,
+    /// Whether the request was repeated.
+    pub is_repeated: bool,
 }
 
 impl Writers {
     /// Starts `count` writers. Each sends to all nodes in turn.
     pub fn start(cluster: &Arc<Cluster>, count: usize) -> Self {
         let (stop, acknowledged, longest_pause, most_requests) = Default::default();
-        let cluster = Arc::clone(cluster);
-        let shared = Shared { cluster, stop, acknowledged, longest_pause, most_requests };
+        let (cluster, written) = (Arc::clone(cluster), Mutex::default());
+        let shared = Shared { cluster, stop, acknowledged, longest_pause, most_requests, written };
         let shared = Arc::new(shared);
         let task = |writer| tokio::spawn(write(Arc::clone(&shared), writer));
         let tasks = (0..count).map(task).collect();
@@ -55,6 +68,11 @@ impl Writers {
     /// The most requests that one write needed, so far. Each goes to the next node.
     pub fn most_requests(&self) -> u64 {
         self.shared.most_requests.load(Ordering::Relaxed)
+    }
+
+    /// All acknowledged writes, so far.
+    pub fn written(&self) -> Vec<Written> {
+        self.shared.written.lock().expect("no writer panics with it").clone()
     }
 
     /// Waits until `more` writes are acknowledged.
@@ -90,6 +108,9 @@ async fn write(shared: Arc<Shared>, writer: usize) -> BTreeMap<String, String> {
                 node.request(Method::POST, "/agent/nodes").header("Idempotency-Key", &label);
             match request.json(&json!({"label": label})).try_send().await {
                 Ok(response) if response.status == StatusCode::CREATED => {
+                    let (index, is_repeated) = (response.number("x-hearth-index"), requests > 1);
+                    let written = Written { label: label.clone(), index, is_repeated };
+                    shared.written.lock().expect("no writer panics with it").push(written);
                     created.insert(label, id(&response.body).to_owned());
                     shared.acknowledged.fetch_add(1, Ordering::Relaxed);
                     let pause = last.elapsed().as_millis() as u64;

@@ -66,6 +66,10 @@ pub(super) enum OperationView {
         differ: bool,
         nodes: Vec<HashView>,
         quarantined: Vec<u64>,
+        /// Number of rows that cannot be, and the first of them; `null` if they were not searched in
+        /// time.
+        row_faults: Option<u64>,
+        first_row_faults: Vec<String>,
     },
     /// Cluster time and the wall clocks of all members.
     Clock {
@@ -210,6 +214,12 @@ impl From<OperationResult> for OperationView {
                     differ: result.differs(),
                     nodes: result.hashes.iter().map(node).collect(),
                     quarantined: result.quarantined,
+                    row_faults: result.faults.as_ref().map(|faults| faults.count),
+                    first_row_faults: result
+                        .faults
+                        .iter()
+                        .flat_map(|faults| faults.first.iter().map(ToString::to_string))
+                        .collect(),
                 }
             }
             OperationResult::Clock(clock) => clock_view(clock),

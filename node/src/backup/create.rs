@@ -109,7 +109,10 @@ impl Backups {
         self.upload_missing(&store, folder.path(), &manifest).await?;
         fail::fail_point!("backup-complete");
         store.put_manifest(&manifest).await?;
-        store.remove_pending(&manifest.id).await?;
+        // The backup exists. What is left names its files for a week.
+        if let Err(error) = store.remove_pending(&manifest.id).await {
+            tracing::warn!(url, error, "the manifest in pending/ was not removed");
+        }
         Ok(manifest)
     }
 

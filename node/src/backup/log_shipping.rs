@@ -31,12 +31,16 @@ pub(crate) struct LogShipping {
 /// What a node knows of the log in the place.
 #[derive(Default)]
 struct Known {
+    /// Whether the place refuses to overwrite a segment.
+    is_checked: bool,
     /// Its end; `None` until the place was read.
     end: Option<LogEnd>,
     /// Whether this node wrote its last segment.
     is_mine: bool,
-    /// Since when something is missing in the place, and nothing was written.
-    waiting_since: Option<Instant>,
+    /// Since when this node waits for these entries of its log, up to an index, to be in the place.
+    missing: Option<(Instant, u64)>,
+    /// Since when some were missing, also while the place was out of reach.
+    behind: Option<Instant>,
 }
 
 impl LogShipping {
@@ -59,90 +63,127 @@ impl LogShipping {
                         tracing::error!(url = self.url, error, "cannot ship the log");
                     }
                     is_failing = true;
-                    known = Known { waiting_since: known.waiting_since, ..Known::default() };
+                    // It was the turn of no node.
+                    known = Known { behind: known.behind, ..Known::default() };
                 }
             }
         }
     }
 
-    /// Writes what is missing, if it is the turn of this node.
+    /// Writes what this node has applied and the place lacks, if it is its turn.
     async fn step(&self, known: &mut Known) -> Result<(), String> {
         let Some(cluster) = self.reader.cluster().ok().flatten() else { return Ok(()) };
         let (store, id) = (Store::open(&self.url)?, hex::encode(cluster.id));
-        let turn = self.interval * self.nodes_before(&cluster);
+        let target = self.raft.status().applied_index;
+        let (turn, all) = (self.nodes_before(&cluster), cluster.members.len() as u32 + 1);
         loop {
-            let Some(end) = self.end(&store, &id, known).await? else {
+            // Also if the place cannot be read.
+            self.report(known, target);
+            if !known.is_checked {
+                store.check_creation().await?;
+                known.is_checked = true;
+            }
+            let Some(end) = self.end(&store, &id, known, turn).await? else {
                 // The first backup is to come.
-                return self.report(known, true);
+                return Ok(());
             };
-            self.raft.set_shipped(end.index);
-            self.metrics.shipped.set(i64::try_from(end.index).unwrap_or(i64::MAX));
+            self.set_shipped(end.index);
+            if known.missing.is_some_and(|(_, target)| end.index >= target) {
+                (known.missing, known.behind) = (None, None);
+            }
             let (raft, incarnation) = (self.raft.clone(), cluster.id);
             let read = move || raft.entries_after(incarnation, &end);
-            let next = tokio::task::spawn_blocking(read).await.map_err(text)?.map_err(text)?;
-            self.report(known, next != Next::Nothing)?;
-            let waited = known.waiting_since.map_or(Duration::ZERO, |since| since.elapsed());
-            let (is_turn, is_last_turn) =
-                (known.is_mine || waited >= turn, waited >= self.all_turns(&cluster));
-            match next {
-                Next::Segment(segment) if is_turn => {
+            match tokio::task::spawn_blocking(read).await.map_err(text)?.map_err(text)? {
+                Next::Nothing => {
+                    (known.missing, known.behind) = (None, None);
+                    self.report(known, 0);
+                    return Ok(());
+                }
+                Next::Segment(segment) if known.is_mine || self.is_turn(known, turn) => {
                     fail::fail_point!("segment-read", |_| std::process::abort());
                     known.is_mine = store.put_segment(&id, &segment).await?;
                     fail::fail_point!("segment-written", |_| std::process::abort());
-                    known.waiting_since = None;
+                    let last = segment.head.last;
                     if !known.is_mine {
                         // Another node wrote one. The next step finds it.
                         return Ok(());
                     }
-                    known.end = Some(segment.head.last);
+                    known.end = Some(last);
+                    self.set_shipped(last.index);
+                    if last.index >= target {
+                        // The rest may wait.
+                        return Ok(());
+                    }
                 }
-                // Each node had its turn, and none has these entries.
-                Next::Purged if is_last_turn => {
-                    tracing::warn!(
-                        index = end.index,
-                        "the log in the place of backups has a gap: a backup is due"
-                    );
-                    self.backups.create(&self.url).await?;
-                    *known = Known::default();
+                // Each other node had its turn, and one after the other.
+                Next::Purged if self.is_turn(known, all + turn) => {
+                    known.end = Some(self.close_gap(&store, &id, end.index).await?);
+                    known.missing = None;
                 }
-                Next::Nothing | Next::Segment(_) | Next::Purged => return Ok(()),
+                Next::Segment(_) | Next::Purged => return Ok(()),
             }
         }
     }
 
-    /// The last entry in the place: of its log, or of the newest backup if that goes further.
+    /// The log in the place ends before the entries that the nodes have: returns the end of a newer
+    /// backup, after which it goes on.
+    async fn close_gap(&self, store: &Store, cluster: &str, end: u64) -> Result<LogEnd, String> {
+        tracing::warn!(end, "the log in the place of backups has a gap");
+        let (newest, purged) = (store.newest_of(cluster).await?, self.raft.status().purged_index);
+        match newest.filter(|newest| newest.index >= purged) {
+            Some(newest) => Ok(newest.end()),
+            None => Ok(self.backups.create(&self.url).await?.end()),
+        }
+    }
+
+    /// The last entry in the place: of its log, or of the newest backup if there is no log yet.
     async fn end(
         &self,
         store: &Store,
         cluster: &str,
         known: &mut Known,
+        turn: u32,
     ) -> Result<Option<LogEnd>, String> {
-        let Some(mut end) = known.end else {
-            let newest = store.newest_of(cluster).await?.map(|backup| backup.end());
+        // A node that writes in place of others looks whether they are back.
+        if known.end.is_none() || turn > 0 && (known.is_mine || self.is_turn(known, turn)) {
             let log = store.log_end(cluster).await?;
-            known.end = newest.into_iter().chain(log).max_by_key(|end| end.index);
+            known.is_mine &= log == known.end;
+            let backup = match (log, known.end) {
+                (None, None) => store.newest_of(cluster).await?.map(|backup| backup.end()),
+                _ => None,
+            };
+            let found = [log, backup, known.end].into_iter().flatten();
+            known.end = found.max_by_key(|end| end.index);
             return Ok(known.end);
-        };
-        // What this node wrote is the end, until a segment that it writes exists already.
-        while !known.is_mine
+        }
+        while let Some(end) = known.end
+            && !known.is_mine
             && let Some(head) = store.segment_head(cluster, end.index + 1).await?
         {
-            end = head.last;
-            (known.end, known.waiting_since) = (Some(end), None);
+            known.end = Some(head.last);
         }
         Ok(known.end)
     }
 
-    fn report(&self, known: &mut Known, is_missing: bool) -> Result<(), String> {
-        match is_missing {
-            false => known.waiting_since = None,
-            true => {
-                known.waiting_since.get_or_insert_with(Instant::now);
-            }
+    fn set_shipped(&self, index: u64) {
+        self.raft.set_shipped(index);
+        self.metrics.shipped.set(i64::try_from(index).unwrap_or(i64::MAX));
+    }
+
+    /// Whether changes are missing for so many intervals.
+    fn is_turn(&self, known: &Known, intervals: u32) -> bool {
+        let waited = known.missing.map_or(Duration::ZERO, |(since, _)| since.elapsed());
+        waited >= self.interval * intervals
+    }
+
+    /// Notes that entries up to `target` may be missing, and reports since when.
+    fn report(&self, known: &mut Known, target: u64) {
+        if target > known.end.map_or(0, |end| end.index) {
+            known.missing.get_or_insert_with(|| (Instant::now(), target));
+            known.behind.get_or_insert_with(Instant::now);
         }
-        let since = known.waiting_since.map(|since| Timestamp::now() - since.elapsed());
+        let since = known.behind.map(|since| Timestamp::now() - since.elapsed());
         self.metrics.unshipped_since.set(since.map_or(0, |since| since.as_second()));
-        Ok(())
     }
 
     /// How many nodes write before this one.
@@ -151,10 +192,5 @@ impl LogShipping {
         let nodes = cluster.members.iter().filter(|it| !it.removed).map(|it| it.node);
         let rank = |node: u64| (Some(node) == leader, node);
         nodes.filter(|node| rank(*node) < rank(self.node)).count() as u32
-    }
-
-    /// The time in which each node had its turn.
-    fn all_turns(&self, cluster: &Cluster) -> Duration {
-        self.interval * (cluster.members.len() as u32 + 1)
     }
 }

@@ -92,7 +92,7 @@ impl Manifest {
 
     /// The last entry that it contains: where its log begins.
     pub(crate) fn end(&self) -> LogEnd {
-        LogEnd { term: self.term, index: self.index, chain: [0; 32] }
+        LogEnd { term: self.term, index: self.index, sha256: None }
     }
 
     /// Reads a manifest of this format.

@@ -6,6 +6,7 @@
 //! | `backups/<id>.json` | the manifest of a backup, which names its files |
 //! | `pending/<id>.json` | the manifest of a backup that is being created, from before its files |
 //! | `log/<cluster>/<index>` | a segment of the log that begins with this entry |
+//! | `created-once` | an empty object, by which a node checks that the place overwrites none |
 //! | `unnamed.json` | files that no manifest names, and when `prune` first saw that |
 //!
 //! The manifest is written last, so half an upload is not a backup. A node copies its state by hard
@@ -28,6 +29,6 @@ pub(crate) use create::Backups;
 pub(crate) use log_shipping::LogShipping;
 pub(crate) use manifest::{FileOf, Manifest};
 pub(crate) use metrics::BackupMetrics;
-pub(crate) use restore::{Restoration, Restored, recover, restore};
+pub(crate) use restore::{Plan, Restoration, examine, plain, recover, restore};
 pub(crate) use schedule::Schedule;
 pub(crate) use store::{Choice, Pruned, Store};

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use api::random_bytes;
 use futures::{StreamExt, stream};
-use jiff::Timestamp;
-use raft::{Remains, Replay, RestoredNode, Until};
+use raft::{Remains, Replay, RestoredNode, Segment, Until};
 use storage::backup::CopiedState;
 use storage::file::is_plain_name;
 use storage::model::release::LEVEL;
@@ -36,7 +35,8 @@ pub(crate) struct Restoration {
 
 impl Restoration {
     /// Refuses a backup that the new node could not use, before anything is written.
-    fn check(&self, manifest: &Manifest) -> Result<(), String> {
+    async fn check(&self, store: &Store, plan: &Plan<'_>) -> Result<(), String> {
+        let manifest = plan.backup;
         if manifest.level > LEVEL {
             return Err(format!(
                 "the backup needs version {} or later: this is {}",
@@ -44,7 +44,11 @@ impl Restoration {
                 env!("CARGO_PKG_VERSION")
             ));
         }
-        self.check_model(&manifest.model)?;
+        let log = store.log_end(&manifest.cluster).await?;
+        let may_switch = plan.until.is_some() && log.is_some_and(|end| end.index > manifest.index);
+        if !may_switch {
+            self.check_model(&manifest.model)?;
+        }
         if manifest.cluster_key.is_some() && manifest.cluster_key != self.cluster_key {
             return Err(
                 "webhooks.key is not the cluster key of the backup, without which the secrets \
@@ -105,45 +109,42 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
     }
 }
 
-/// What a restoration contains.
-pub(crate) struct Restored {
-    /// Index of the last entry.
-    pub(crate) index: u64,
-    /// Cluster time there.
-    pub(crate) clock: Timestamp,
+/// What is restored.
+pub(crate) struct Plan<'a> {
+    /// The backup.
+    pub(crate) backup: &'a Manifest,
+    /// Where the log that is applied to it ends; without it, none is applied.
+    pub(crate) until: Option<Until>,
+    /// A later backup, to whose state the log must lead.
+    pub(crate) passes: Option<&'a Manifest>,
 }
 
-/// Downloads a backup, applies the log that follows it up to `until` unless that is `None`, and makes
-/// the result a data folder. No node starts on the folder before it is complete. `received` is called
-/// with the bytes of each part.
+/// Downloads a backup, applies the log that follows it, and makes the result a data folder. Returns
+/// the state. No node starts on the folder before it is complete. `received` is called with the bytes
+/// of each part.
 pub(crate) async fn restore(
     store: &Store,
-    manifest: &Manifest,
-    until: Option<Until>,
+    plan: &Plan<'_>,
     to: Restoration,
     received: impl Fn(u64),
-) -> Result<Restored, String> {
-    to.check(manifest)?;
+) -> Result<CopiedState, String> {
+    to.check(store, plan).await?;
     let begun = to.begin()?;
     let mut source = begun.folder.join("source");
-    let mut state = download(store, manifest, &source, &received).await?;
-    if let Some(until) = until {
+    let mut state = download(store, plan.backup, &source, &received).await?;
+    if let Some(until) = plan.until {
         let (work, replayed) = (begun.folder.join("work"), begun.folder.join("replayed"));
         storage::backup::found_state(&work, &source).map_err(text)?;
-        replay(store, manifest, until, &work, &replayed, received).await?;
+        replay(store, plan, until, (&work, &replayed), received).await?;
         state = block_in_place(|| storage::backup::examine(&replayed)).map_err(text)?;
-        // The log may have switched the model.
         to.check_model(&ModelOf::new(&state.cluster.model))?;
         source = replayed;
     }
-    let clock = Timestamp::from_microsecond(state.position.clock.0).unwrap_or_default();
-    let restored = Restored { index: state.position.index, clock };
-    block_in_place(|| to.end(begun, &source, state))?;
-    Ok(restored)
+    block_in_place(|| to.end(begun, &source, state.clone()))?;
+    Ok(state)
 }
 
-/// Downloads the state of a backup into the new folder `to`, and checks that it is the one that was
-/// backed up.
+/// Downloads the state of a backup into the new folder `to`.
 async fn download(
     store: &Store,
     manifest: &Manifest,
@@ -152,15 +153,26 @@ async fn download(
 ) -> Result<CopiedState, String> {
     std::fs::create_dir(to).map_err(cannot("create a folder"))?;
     for FileOf { name, sha256, .. } in &manifest.files {
-        if !is_plain_name(name) {
-            return Err(format!("the manifest has the file name {name:?}"));
-        }
+        let path = to.join(plain(name)?);
         fail::fail_point!("restore-file", |_| std::process::abort());
-        if !store.download(sha256, Some(&to.join(name)), &received).await? {
+        if !store.download(sha256, Some(&path), &received).await? {
             return Err(format!("the file {sha256} is damaged"));
         }
     }
-    let state = block_in_place(|| storage::backup::examine(to)).map_err(text)?;
+    block_in_place(|| examine(manifest, to))
+}
+
+/// A name that a manifest gives to a file. Another one would be a path out of the folder.
+pub(crate) fn plain(name: &str) -> Result<&str, String> {
+    match is_plain_name(name) {
+        true => Ok(name),
+        false => Err(format!("the manifest has the file name {name:?}")),
+    }
+}
+
+/// Reads a downloaded state, and checks that it is the one that was backed up.
+pub(crate) fn examine(manifest: &Manifest, folder: &Path) -> Result<CopiedState, String> {
+    let state = storage::backup::examine(folder).map_err(text)?;
     match hex::encode(state.hash) == manifest.state_sha256 {
         true => Ok(state),
         false => Err("the state is not the one that was backed up".into()),
@@ -171,29 +183,30 @@ async fn download(
 /// the new folder `to`.
 async fn replay(
     store: &Store,
-    manifest: &Manifest,
+    plan: &Plan<'_>,
     until: Until,
-    work: &Path,
-    to: &Path,
+    (work, to): (&Path, &Path),
     received: impl Fn(u64),
 ) -> Result<(), String> {
+    let Plan { backup, mut passes, .. } = *plan;
     let mut replay = block_in_place(|| Replay::open(work, 0)).map_err(text)?;
-    let firsts = store.segments_after(&manifest.cluster, manifest.index).await?;
-    let read = async |first: u64| (first, store.segment(&manifest.cluster, first).await);
+    let firsts = store.segments_after(&backup.cluster, backup.index).await?;
+    let read = async |first: u64| store.segment(&backup.cluster, first).await;
     let mut segments = stream::iter(firsts).map(read).buffered(SEGMENTS_AHEAD);
-    let mut is_reached = until == Until::Index(manifest.index);
-    while !is_reached && let Some((first, segment)) = segments.next().await {
+    let mut is_reached = until == Until::Index(backup.index);
+    while !is_reached && let Some(segment) = segments.next().await {
         let segment = segment?;
-        if segment.head.last.index <= manifest.index {
+        if segment.head.last.index < replay.next() {
             continue;
         }
         fail::fail_point!("restore-segment", |_| std::process::abort());
-        is_reached = block_in_place(|| replay.apply(&segment, until)).map_err(|error| {
-            let last = replay.next() - 1;
-            format!(
-                "the segment of entry {first}: {error}. `--at {last}` restores what is before it"
-            )
-        })?;
+        if let Some(later) = passes.take_if(|later| later.index <= segment.head.last.index) {
+            apply(&mut replay, &segment, Until::Index(later.index))?;
+            compare(&replay, later)?;
+        }
+        if replay.next() <= segment.head.last.index {
+            is_reached = apply(&mut replay, &segment, until)?;
+        }
         received(segment.bytes());
     }
     let last = replay.next() - 1;
@@ -203,6 +216,25 @@ async fn replay(
         return Err(format!("the log in the place ends at entry {last}, before entry {index}"));
     }
     block_in_place(|| replay.end(to)).map_err(text)
+}
+
+fn apply(replay: &mut Replay, segment: &Segment, until: Until) -> Result<bool, String> {
+    let (first, last) = (segment.head.before.index + 1, replay.next() - 1);
+    block_in_place(|| replay.apply(segment, until)).map_err(|error| {
+        format!("the segment of entry {first}: {error}. `--at {last}` restores what is before it")
+    })
+}
+
+/// Checks that a replay has led to the state of a backup.
+fn compare(replay: &Replay, backup: &Manifest) -> Result<(), String> {
+    let hash = block_in_place(|| replay.reader().hash()).map_err(text)?;
+    match hex::encode(hash) == backup.state_sha256 {
+        true => Ok(()),
+        false => Err(format!(
+            "the log does not lead to the state of backup {}: at entry {} it is another one",
+            backup.id, backup.index
+        )),
+    }
 }
 
 /// Makes what a stopped node left the data of a new cluster: its state, with its whole log applied.

@@ -1,6 +1,6 @@
 //! The log of a cluster in a place of backups: segments, each under the index of its first entry. A
-//! segment is only ever created, so of two nodes that write the next one, one succeeds: the segments
-//! of a cluster are one chain.
+//! segment is only ever created, so of two nodes that write the next one, one succeeds. Segments may
+//! still overlap: two nodes may begin after different entries.
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -16,6 +16,8 @@ const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 
 /// Segments that are read at a time.
 const READS_MAX: usize = 16;
+/// Segments before an entry among which one that contains it is searched.
+const OVERLAPS_MAX: usize = 16;
 
 impl Store {
     fn log_path(&self, cluster: &str) -> Path {
@@ -34,8 +36,26 @@ impl Store {
         segment: &Segment,
     ) -> Result<bool, String> {
         let path = self.segment_path(cluster, segment.head.before.index + 1);
-        let payload = PutPayload::from(segment.encode());
-        match self.objects.put_opts(&path, payload, PutMode::Create.into()).await {
+        self.create(&path, segment.encode()).await
+    }
+
+    /// Checks that the place refuses to overwrite an object on request.
+    pub(crate) async fn check_creation(&self) -> Result<(), String> {
+        let path = self.root.clone().join("created-once");
+        self.create(&path, Vec::new()).await?;
+        match self.create(&path, Vec::new()).await? {
+            false => Ok(()),
+            true => Err(
+                "the place of backups ignores `If-None-Match`: set backup.log_seconds to 0, or \
+                         use another one"
+                    .into(),
+            ),
+        }
+    }
+
+    /// Creates an object. Returns `false` if there is one.
+    async fn create(&self, path: &Path, bytes: Vec<u8>) -> Result<bool, String> {
+        match self.objects.put_opts(path, PutPayload::from(bytes), PutMode::Create.into()).await {
             Ok(_) => Ok(true),
             Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(false),
             Err(error) => Err(text(error)),
@@ -73,48 +93,54 @@ impl Store {
         }
     }
 
-    /// First indexes of the segments of a cluster that have entries after `index`, ascending. The first
-    /// one may begin before that.
-    pub(crate) async fn segments_after(
-        &self,
-        cluster: &str,
-        index: u64,
-    ) -> Result<Vec<u64>, String> {
-        let mut firsts = self.segments(cluster).await?;
-        let begin = firsts.iter().rposition(|first| *first <= index + 1).unwrap_or(0);
-        Ok(firsts.split_off(begin))
-    }
-
-    /// Checks that the log of a cluster goes on after a backup without a gap: reads the heads of its
+    /// Checks that the log of a cluster goes on after an entry without a gap: reads the heads of its
     /// segments, and with `data` the entries. Returns the last head.
     pub(crate) async fn check_log(
         &self,
         cluster: &str,
-        backup: &LogEnd,
+        after: &LogEnd,
         data: bool,
     ) -> Result<Option<SegmentHead>, String> {
         let read = async |first: u64| match data {
             true => self.segment(cluster, first).await.map(|segment| segment.head),
             false => self.segment_head(cluster, first).await?.ok_or_else(|| absent(first)),
         };
-        let firsts = self.segments_after(cluster, backup.index).await?;
+        let firsts = self.segments_after(cluster, after.index).await?;
         let mut heads = stream::iter(firsts).map(read).buffered(READS_MAX);
-        let mut last: Option<SegmentHead> = None;
+        let (mut last, mut end): (Option<SegmentHead>, _) = (None, *after);
         while let Some(head) = heads.try_next().await? {
-            // The last one before the backup, if the log had a gap then.
-            if head.last.index <= backup.index {
+            if head.last.index <= end.index {
                 continue;
             }
-            let is_next = match last {
-                Some(last) => head.before == last.last,
-                None => head.before.index <= backup.index,
-            };
-            if !is_next {
-                return Err(absent(last.map_or(backup.index, |last| last.last.index) + 1));
+            if head.before.index > end.index
+                || head.before.index == end.index && !head.before.is(&end)
+            {
+                return Err(absent(end.index + 1));
             }
-            last = Some(head);
+            (last, end) = (Some(head), head.last);
         }
         Ok(last)
+    }
+
+    /// First indexes of the segments of a cluster that have entries after entry `index`, ascending. The
+    /// first ones may begin before it, and end before it.
+    pub(crate) async fn segments_after(
+        &self,
+        cluster: &str,
+        index: u64,
+    ) -> Result<Vec<u64>, String> {
+        let mut firsts = self.segments(cluster).await?;
+        let upto = firsts.partition_point(|first| *first <= index + 1);
+        let mut begin = upto;
+        // Of segments that overlap, the one that goes furthest may begin first.
+        for at in (upto.saturating_sub(OVERLAPS_MAX)..upto).rev() {
+            begin = at;
+            let head = self.segment_head(cluster, firsts[at]).await?;
+            if head.is_some_and(|head| head.last.index > index) {
+                break;
+            }
+        }
+        Ok(firsts.split_off(begin))
     }
 
     /// The last entry that is kept of the log of a cluster.

@@ -200,9 +200,13 @@ impl Store {
 
     /// The newest backup of a cluster.
     pub(crate) async fn newest_of(&self, cluster: &str) -> Result<Option<Manifest>, String> {
-        // In the order of the log.
-        let mut readable = self.manifests().await?.into_iter().filter_map(|(_, found)| found.ok());
-        Ok(readable.rfind(|it| it.cluster == cluster))
+        Ok(self.backups_of(cluster).await?.pop())
+    }
+
+    /// The backups of a cluster that can be read, in the order of the log.
+    pub(crate) async fn backups_of(&self, cluster: &str) -> Result<Vec<Manifest>, String> {
+        let readable = self.manifests().await?.into_iter().filter_map(|(_, found)| found.ok());
+        Ok(readable.filter(|it| it.cluster == cluster).collect())
     }
 
     /// The chosen backup. None is the last one beside a manifest that cannot be read.
@@ -278,7 +282,11 @@ impl Store {
             Err(object_store::Error::NotFound { .. }) => BTreeMap::new(),
             Err(error) => return Err(text(error)),
         };
-        let (now, named) = (Timestamp::now(), self.named().await?);
+        // The time of the place: the clocks of two nodes may differ.
+        self.put_json(&path, &known).await?;
+        let now = self.objects.head(&path).await.map_err(text)?.last_modified.timestamp();
+        let now = Timestamp::from_second(now).map_err(text)?;
+        let named = self.named(now).await?;
         let mut unnamed = BTreeMap::new();
         for file in self.list("files").await? {
             let Some(name) = file.location.filename() else { continue };
@@ -295,7 +303,7 @@ impl Store {
             .map(|(name, _)| name.clone())
             .collect();
         // Once more: a backup that began meanwhile has named its files.
-        let named = self.named().await?;
+        let named = self.named(now).await?;
         for name in &due {
             if !named.contains(name) {
                 self.remove_file(name).await?;
@@ -308,9 +316,9 @@ impl Store {
 
     /// The files of all backups, also of those that are being created. Removes what backups that
     /// never ended left.
-    async fn named(&self) -> Result<BTreeSet<String>, String> {
+    async fn named(&self, now: Timestamp) -> Result<BTreeSet<String>, String> {
         let mut named = BTreeSet::new();
-        let before = Timestamp::now() - PENDING_AGE_MAX;
+        let before = now - PENDING_AGE_MAX;
         for folder in ["backups", "pending"] {
             for object in self.list(folder).await? {
                 let is_old = object.last_modified.timestamp() < before.as_second();

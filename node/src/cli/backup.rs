@@ -1,21 +1,25 @@
 //! `hearth backup` and `hearth restore`: backups of a cluster in a folder or a bucket.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 use raft::Until;
 use reqwest::Method;
 use serde_json::{Value, json};
+use storage::backup::CopiedState;
 use storage::model::id::Timestamp;
+use tempfile::TempDir;
+use tokio::task::block_in_place;
 
-use crate::backup::{Choice, FileOf, Manifest, Pruned, Restored, Store, restore};
+use crate::backup::{Choice, FileOf, Manifest, Plan, Pruned, Store, examine, plain, restore};
+use crate::cli::drill::Drill;
 use crate::cli::operator::{Operator, OperatorAccess};
-use crate::cli::recover::Outset;
+use crate::cli::outset::{Outset, bar, print_faults, temporary};
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::process::stop_requested;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -49,13 +53,18 @@ enum Command {
         place: String,
         #[command(flatten)]
         chosen: Chosen,
-        /// Read all bytes, and check their hashes
+        /// Read all bytes, and check their hashes and the rows of the state, in a temporary folder
         #[arg(long)]
         data: bool,
         /// Remove damaged files from the place, so that the next backup uploads them again
         #[arg(long, requires = "data")]
         remove_damaged: bool,
+        /// Where the temporary folder is created; by default in the folder for temporary files
+        #[arg(long, requires = "data")]
+        folder: Option<PathBuf>,
     },
+    /// Restore the newest backup with its log into a temporary node, compare it, and remove it
+    Drill(Drill),
     /// Remove all but the newest backups of each cluster
     Prune {
         /// A folder or a URL, as this machine sees it
@@ -113,12 +122,25 @@ impl Backup {
         match self.command {
             Command::Create { place, access } => create(&access.open(environment)?, &place).await,
             Command::List { place, json } => list(&Store::open(&place)?, json).await,
-            Command::Check { place, chosen, data, remove_damaged } => {
+            Command::Check { place, chosen, data, remove_damaged, folder } => {
                 let store = Store::open(&place)?;
                 let manifest = store.manifest(chosen.choice(Until::End)).await?;
-                check(&store, &manifest, data, remove_damaged).await?;
-                check_log(&store, &manifest, data).await
+                // It is removed if the command is interrupted, too.
+                let state = if data { Some(temporary(folder.as_deref())?) } else { None };
+                let checked = async {
+                    let state = state.as_ref().map(TempDir::path);
+                    check(&store, &manifest, state, remove_damaged).await?;
+                    check_log(&store, &manifest, data).await
+                };
+                tokio::select! {
+                    checked = checked => checked,
+                    () = stop_requested(false) => Err("it was interrupted".into()),
+                }
             }
+            Command::Drill(drill) => tokio::select! {
+                done = drill.run(environment) => done,
+                () = stop_requested(false) => Err("it was interrupted".into()),
+            },
             Command::Prune { place, keep } => {
                 let Pruned { backups, segments, files } = Store::open(&place)?.prune(keep).await?;
                 println!(
@@ -164,11 +186,6 @@ fn mebibytes(bytes: &Value) -> String {
     format!("{:.1} MiB", bytes.as_f64().unwrap_or(0.0) / f64::from(1 << 20))
 }
 
-fn bar(bytes: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec}");
-    ProgressBar::new(bytes).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
 #[expect(clippy::print_stdout, reason = "the output of the command")]
 async fn list(store: &Store, as_json: bool) -> Result<(), Failure> {
     for (id, manifest) in store.manifests().await? {
@@ -194,19 +211,23 @@ async fn list(store: &Store, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks all files of a backup: their lengths, and with `data` their bytes.
+/// Checks all files of a backup: their lengths, or with an empty folder, into which they are
+/// downloaded, their bytes and the rows of the state.
 #[expect(clippy::print_stdout, reason = "the output of the command")]
 async fn check(
     store: &Store,
     manifest: &Manifest,
-    data: bool,
+    state: Option<&Path>,
     remove_damaged: bool,
 ) -> Result<(), Failure> {
     let (bar, mut wrong) = (bar(manifest.bytes()), 0);
     for FileOf { name, sha256, bytes } in &manifest.files {
-        let is_whole = match data {
-            true => store.download(sha256, None, |bytes| bar.inc(bytes)).await,
-            false => store.has_file(sha256, *bytes).await,
+        let is_whole = match state {
+            Some(state) => {
+                let to = state.join(plain(name)?);
+                store.download(sha256, Some(&to), |bytes| bar.inc(bytes)).await
+            }
+            None => store.has_file(sha256, *bytes).await,
         };
         let fault = match is_whole {
             Ok(true) => continue,
@@ -229,6 +250,12 @@ async fn check(
             manifest.id
         )
         .into());
+    }
+    if let Some(state) = state {
+        let found = block_in_place(|| examine(manifest, state))?;
+        if print_faults(&found.faults) > 0 {
+            return Err(format!("the backup has {} rows that cannot be", found.faults.count).into());
+        }
     }
     println!("Backup {} is complete: {} files.", manifest.id, manifest.files.len());
     Ok(())
@@ -269,24 +296,26 @@ impl Restore {
         let until = self.chosen.id.is_none().then_some(until);
         let to = self.outset.restoration(&config)?;
         let bar = bar(manifest.bytes());
-        let restored = restore(&store, &manifest, until, to, |bytes| bar.inc(bytes)).await?;
+        let plan = Plan { backup: &manifest, until, passes: None };
+        let CopiedState { position, faults, .. } =
+            restore(&store, &plan, to, |bytes| bar.inc(bytes)).await?;
         bar.finish_and_clear();
         println!("Restored backup {} of {}", manifest.id, manifest.clock);
-        let Restored { index, clock } = restored;
-        match index == manifest.index {
+        match position.index == manifest.index {
             true => println!("as a new cluster of node {}.", config.node.id),
             false => println!(
-                "and the log after it, to entry {index} of {clock}, as a new cluster of node {}.",
-                config.node.id
+                "and the log after it, to entry {} of {}, as a new cluster of node {}.",
+                position.index, position.clock, config.node.id
             ),
         }
+        print_faults(&faults);
         println!("What happened after that time is gone, also receipts of idempotency keys.");
         println!("Memories that were deleted after it are back.");
         if !self.outset.rotate_keys {
             println!("Keys that were revoked after it are back; see --rotate-keys.");
         }
         println!("Deliveries that were sent after it are pending again: receivers know their ids.");
-        self.outset.print_next(&self.config);
+        self.outset.print_next(&self.config, None);
         Ok(())
     }
 }

@@ -192,6 +192,14 @@ impl Operator {
         for node in result["quarantined"].as_array().into_iter().flatten() {
             println!("Node {node} is quarantined for good. Remove it, and add another one.");
         }
+        for fault in result["first_row_faults"].as_array().into_iter().flatten() {
+            println!("  {}", fault.as_str().unwrap_or_default());
+        }
+        match result["row_faults"].as_u64() {
+            Some(0) => {}
+            Some(count) => return Err(format!("the state has {count} rows that cannot be").into()),
+            None => println!("Its rows were not searched in time."),
+        }
         if result["equal"] == true {
             println!("All nodes hold the same state.");
             return Ok(());

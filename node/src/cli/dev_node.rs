@@ -46,8 +46,21 @@ impl Node {
         Self { id, url, ops, data, pid: 0, process: None }
     }
 
+    /// Starts it on the configuration in its data folder.
     pub(crate) fn start(&mut self, bootstrap: bool) -> Result<(), String> {
-        let mut child = spawn(&self.data, bootstrap).map_err(cannot("start a node"))?;
+        let bootstrap: &[&str] = if bootstrap { &["--bootstrap"] } else { &[] };
+        self.start_on(&self.data.join(CONFIG_FILE), bootstrap, &[])
+    }
+
+    /// Starts it on a configuration, with further arguments and variables.
+    pub(crate) fn start_on(
+        &mut self,
+        config: &Path,
+        arguments: &[&str],
+        environment: &[(&str, String)],
+    ) -> Result<(), String> {
+        let spawned = spawn(&self.data, config, arguments, environment);
+        let mut child = spawned.map_err(cannot("start a node"))?;
         self.pid = child.id().unwrap_or_default();
         let stdin = child.stdin.take();
         let (kill, killed) = oneshot::channel();
@@ -137,13 +150,16 @@ async fn process_task(id: u64, mut child: Child, killed: oneshot::Receiver<()>) 
     }
 }
 
-fn spawn(data: &Path, bootstrap: bool) -> std::io::Result<Child> {
+fn spawn(
+    data: &Path,
+    config: &Path,
+    arguments: &[&str],
+    environment: &[(&str, String)],
+) -> std::io::Result<Child> {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(data.join("node.log"))?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["serve", "--while-stdin-open", "--config"]).arg(data.join(CONFIG_FILE));
-    if bootstrap {
-        command.arg("--bootstrap");
-    }
+    command.args(["serve", "--while-stdin-open", "--config"]).arg(config).args(arguments);
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).kill_on_drop(true).spawn()
 }
 

@@ -11,9 +11,11 @@ mod dev;
 mod dev_config;
 mod dev_node;
 mod doctor;
+mod drill;
 mod hygiene;
 mod model;
 mod operator;
+mod outset;
 mod recover;
 mod tenant;
 

@@ -1,21 +1,20 @@
-//! `hearth recover`: a new cluster of what the disks of a lost one hold, and what every new cluster of
-//! old data needs.
+//! `hearth recover`: a new cluster of what the disks of a lost one hold.
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use raft::Remains;
 use rustix::fs::{FlockOperation, fcntl_lock};
 
-use crate::backup::{Restoration, recover};
+use crate::backup::recover;
+use crate::cli::outset::{Outset, print_faults};
 use crate::config::Config;
-use crate::embed::Embedders;
 use crate::error::{cannot, text};
 use crate::failure::Failure;
 use crate::identity;
-use crate::webhooks::Webhooks;
 
 /// Arguments of `hearth recover`.
 #[derive(Args)]
@@ -36,51 +35,12 @@ pub(crate) struct Recover {
     outset: Outset,
 }
 
-/// How a new cluster begins with old data.
-#[derive(Args)]
-pub(crate) struct Outset {
-    /// Whether pending deliveries of webhooks wait until `hearth cluster release-webhooks`, or go out
-    #[arg(long, default_value = "hold", value_parser = ["hold", "send"])]
-    webhooks: String,
-    /// Remove all API keys, since some may be revoked by now. `hearth tenant key` creates new ones
-    #[arg(long)]
-    pub(crate) rotate_keys: bool,
-}
-
-impl Outset {
-    /// What the configured node needs to become the new cluster.
-    pub(crate) fn restoration(&self, config: &Config) -> Result<Restoration, String> {
-        Ok(Restoration {
-            data: config.node.data.clone(),
-            node: config.node.id,
-            address: config.peer.advertised_address(),
-            model: hex::encode(Embedders::start(&config.embedder)?.model().id.0),
-            cluster_key: Webhooks::new(&config.webhooks)?.key_fingerprint(),
-            hold_webhooks: self.webhooks == "hold",
-            keeps_keys: !self.rotate_keys,
-        })
-    }
-
-    /// Prints what the operator does next.
-    #[expect(clippy::print_stdout, reason = "the output of the command")]
-    pub(crate) fn print_next(&self, config: &Path) {
-        if self.rotate_keys {
-            println!("No API key works. Create an admin key with `hearth tenant key 1`.");
-        }
-        if self.webhooks == "hold" {
-            println!("Deliveries wait until `hearth cluster release-webhooks`.");
-        }
-        println!("Start it with `hearth serve --config {}`,", config.display());
-        println!("then add the other nodes, empty, with `hearth cluster add`.");
-    }
-}
-
 /// The data folder of a stopped node.
 struct Disk {
     node: u64,
     remains: Remains,
     /// Keeps the node from starting.
-    _lock: File,
+    _lock: Option<File>,
 }
 
 impl Recover {
@@ -93,8 +53,12 @@ impl Recover {
         let mut disks = opened?;
         disks.sort_by_key(|disk| std::cmp::Reverse(disk.remains.last));
         disks.iter().for_each(print);
-        let usable = |disk: &&Disk| disk.remains.quarantined.is_none();
-        let best = disks.iter().find(usable).ok_or("each of these nodes was quarantined")?;
+        let clusters: BTreeSet<_> = disks.iter().map(|disk| disk.remains.cluster).collect();
+        if clusters.len() > 1 {
+            return Err("these are disks of several clusters".into());
+        }
+        disks.retain(|disk| disk.remains.quarantined.is_none());
+        let best = disks.first().ok_or("each of these nodes was quarantined")?;
         let data = best.remains.data.display();
         println!("The log of {data} goes furthest: it has all that the others have.");
         if best.remains.is_short && !self.accept_loss {
@@ -134,7 +98,7 @@ impl Recover {
         println!(
             "The old data folders are as they were. Keep them until the new cluster is checked."
         );
-        self.outset.print_next(path);
+        self.outset.print_next(path, self.out.as_deref());
         Ok(())
     }
 }
@@ -143,8 +107,14 @@ impl Recover {
 fn open(data: &Path) -> Result<Disk, String> {
     let node = identity::node_of(data)?;
     let path = data.join("log/LOCK");
-    let lock = File::options().write(true).open(&path).map_err(cannot("lock the data folder"))?;
-    if fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+    let lock = match File::options().write(true).open(&path) {
+        Ok(lock) => Some(lock),
+        // No node runs on it.
+        Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => None,
+        Err(error) => return Err(cannot("lock the data folder")(error)),
+    };
+    let is_free = |lock| fcntl_lock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+    if !lock.as_ref().is_none_or(is_free) {
         return Err(format!("a process uses {}: stop the node", data.display()));
     }
     let remains = raft::examine_remains(data).map_err(text)?;
@@ -153,10 +123,21 @@ fn open(data: &Path) -> Result<Disk, String> {
 
 #[expect(clippy::print_stdout, reason = "the output of the command")]
 fn print(Disk { node, remains, .. }: &Disk) {
-    let Remains { data, last: (term, index), applied, mark, is_short, quarantined } = remains;
+    let Remains {
+        data,
+        last: (term, index),
+        applied,
+        mark,
+        is_short,
+        cluster,
+        faults,
+        quarantined,
+    } = remains;
     println!("{}", data.display());
-    println!("  node {node}: the log ends at entry {index} of term {term}; {applied} is applied");
+    println!("  node {node} of cluster {}", hex::encode(cluster));
+    println!("  the log ends at entry {index} of term {term}; {applied} is applied");
     println!("  synced: {mark}");
+    print_faults(faults);
     if *is_short {
         println!("  the disk lost the end of the log");
     }

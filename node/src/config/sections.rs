@@ -231,7 +231,7 @@ pub struct Disk {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Backup {
-    /// Where scheduled backups go: a folder or a URL. Without it there are none.
+    /// Where scheduled backups go: a folder or a URL. Without it, or if it is empty, there are none.
     pub url: Option<String>,
     /// Hours between two backups.
     pub interval_hours: u32,

@@ -27,6 +27,13 @@ macro_rules! keys {
         impl Kind {
             /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$kind),*];
+
+            /// Its name.
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => stringify!($kind),)*
+                }
+            }
         }
 
         /// A key of `state/`.

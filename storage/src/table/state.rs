@@ -16,7 +16,7 @@ use rocksdb::{
 use crate::change::RowWrite;
 use crate::error::{Error, Result};
 use crate::model::cluster::Position;
-use crate::table::key::{Key, prefix_end};
+use crate::table::key::{Key, Kind, prefix_end};
 use crate::table::view::{Row, View};
 
 const BLOCK_CACHE_BYTES: usize = 128 << 20;
@@ -140,19 +140,6 @@ impl State {
         options.set_iterate_lower_bound(start.to_vec());
         self.db.iterator_opt(IteratorMode::End, options).map(read)
     }
-
-    /// Takes a snapshot, calls `taken`, then runs `work` on all rows of the snapshot.
-    pub(crate) fn with_snapshot<T>(
-        self: &Arc<Self>,
-        taken: impl FnOnce(),
-        work: impl FnOnce(&mut dyn Iterator<Item = Result<Row>>) -> T,
-    ) -> T {
-        let snapshot = self.db.snapshot();
-        taken();
-        let mut options = ReadOptions::default();
-        options.fill_cache(false);
-        work(&mut snapshot.iterator_opt(IteratorMode::Start, options).map(read))
-    }
 }
 
 /// Checks that the state at `path` is applied up to entry `index`. Changes no file.
@@ -188,6 +175,18 @@ impl<'a> Snapshot<'a> {
         self.0.iterator_opt(from_start, upper_bounded(end)).map(read)
     }
 
+    /// All rows, in key order, for a look at each of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Result<Row>> + use<'a> {
+        self.0.iterator_opt(IteratorMode::Start, uncached(ReadOptions::default())).map(read)
+    }
+
+    /// All rows of a kind, for a look at each of them.
+    pub(crate) fn scan(&self, kind: Kind) -> impl Iterator<Item = Result<Row>> + use<'a> {
+        let (start, end) = ([kind as u8], [kind as u8 + 1]);
+        let from_start = IteratorMode::From(&start, Direction::Forward);
+        self.0.iterator_opt(from_start, uncached(upper_bounded(&end))).map(read)
+    }
+
     /// As [`State::range_back`].
     pub(crate) fn range_back(
         &self,
@@ -218,6 +217,12 @@ fn upper_bounded(end: &[u8]) -> ReadOptions {
     if !end.is_empty() {
         options.set_iterate_upper_bound(end.to_vec());
     }
+    options
+}
+
+/// Options of an iterator whose rows push no others out of the cache.
+fn uncached(mut options: ReadOptions) -> ReadOptions {
+    options.fill_cache(false);
     options
 }
 
