@@ -109,3 +109,105 @@ async fn short_log_is_used_by_consent_only() {
     let (succeeded, text) = cluster.run(&[&arguments[..], &["--accept-loss"]].concat()).await;
     assert!(succeeded && text.contains("of the others may be missing"), "{text}");
 }
+
+/// Damage to a file of a data folder.
+#[derive(Debug, Clone, Copy)]
+enum Damage {
+    Removed,
+    Halved,
+    /// One bit in its middle.
+    Changed,
+}
+
+impl Damage {
+    /// Whether the file was damaged: an empty one cannot be.
+    fn of(self, file: &Path) -> bool {
+        let mut bytes = std::fs::read(file).unwrap();
+        if bytes.is_empty() {
+            return false;
+        }
+        let middle = bytes.len() / 2;
+        match self {
+            Self::Removed => std::fs::remove_file(file).unwrap(),
+            Self::Halved => std::fs::write(file, &bytes[..middle]).unwrap(),
+            Self::Changed => {
+                bytes[middle] ^= 1;
+                std::fs::write(file, bytes).unwrap();
+            }
+        }
+        true
+    }
+}
+
+/// An attack on the only disk that is left: whatever is done to one of its files, recovery either
+/// refuses it, or loses nothing.
+#[tokio::test]
+async fn damaged_disk_is_refused_or_loses_nothing() {
+    let cluster = options().start();
+    cluster.store_each((0..60).map(labelled)).await;
+    // Its state has a file of its own.
+    let place = tempfile::tempdir().unwrap();
+    let create = ["backup", "create", place.path().to_str().unwrap(), "--ops", cluster.ops()];
+    let (succeeded, text) = cluster.run(&create).await;
+    assert!(succeeded, "{text}");
+    cluster.store_each((60..80).map(labelled)).await;
+    let before = stored(&cluster).await;
+    // The mark follows the log within a second.
+    let mark = async || std::fs::read(cluster.data().join("log.mark")).unwrap();
+    let mut last = mark().await;
+    let is_still = async || {
+        tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+        let found = mark().await;
+        std::mem::replace(&mut last, found.clone()) == found
+    };
+    eventually("the mark has followed", is_still, |still| *still).await;
+    cluster.kill();
+
+    let (mut refused, mut whole) = (0, 0);
+    for (file, ..) in files_below(&cluster.data()) {
+        let name = file.strip_prefix(cluster.data()).unwrap();
+        let is_data = ["log/", "state/", "log.mark"].iter().any(|part| name.starts_with(part));
+        // RocksDB's own log, and its settings, which every start replaces.
+        let is_replaced = ["LOG", "OPTIONS", "LOCK", "IDENTITY"].iter().any(|part| {
+            name.file_name().is_some_and(|name| name.to_string_lossy().starts_with(part))
+        });
+        if !is_data || is_replaced {
+            continue;
+        }
+        for damage in [Damage::Removed, Damage::Halved, Damage::Changed] {
+            let copy = cluster.folder().join("copy");
+            let mut copied = std::process::Command::new("cp");
+            copied.arg("-a").args([&cluster.data(), &copy]);
+            assert!(copied.status().unwrap().success());
+            if damage.of(&copy.join(name)) {
+                let config = cluster.restored_config();
+                let arguments = [
+                    "recover",
+                    "--data",
+                    copy.to_str().unwrap(),
+                    "--config",
+                    config.to_str().unwrap(),
+                ];
+                let (succeeded, text) = cluster.run(&arguments).await;
+                println!("{} {damage:?}: {succeeded}", name.display());
+                if succeeded {
+                    let mut process = serve(&cluster, &config).await;
+                    let found = stored(&cluster).await;
+                    assert_eq!(found, before, "{} {damage:?}: {text}", name.display());
+                    assert!(process.stop().await, "{}", process.log());
+                    whole += 1;
+                } else {
+                    assert!(text.contains("hearth: "), "{text}");
+                    refused += 1;
+                }
+            }
+            for folder in [copy, cluster.folder().join("restored")] {
+                if folder.exists() {
+                    std::fs::remove_dir_all(folder).unwrap();
+                }
+            }
+        }
+    }
+    println!("{refused} refused, {whole} whole");
+    assert!(refused > 5, "{refused}");
+}

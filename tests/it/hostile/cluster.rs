@@ -55,7 +55,11 @@ async fn burst_after_election_opens_one_connection_per_channel() {
         found
     };
     // All wait for the next leader, and are forwarded to it at once.
-    let write = async |number: usize| survivors[number % 2].create(&labelled(number)).await;
+    let write = async |number: usize| {
+        let (node, memory) = (survivors[number % 2], labelled(number));
+        let sent = async || node.send(Method::POST, "/agent/nodes", &memory).await;
+        eventually("it is stored", sent, |response| response.status.is_success()).await
+    };
     let found = std::thread::scope(|scope| {
         let observer = scope.spawn(observe);
         let end = End(&ended);
