@@ -49,7 +49,7 @@ allow = ""
 timeout_ms = 15000
 retry_seconds = "5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400"
 [log]
-filter = "info,openraft=error,ort=warn,rmcp=error"
+filter = "info,openraft=error,openraft::raft::raft_inner=off,ort=warn,rmcp=error"
 format = "text"
 "#;
 
