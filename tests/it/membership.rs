@@ -176,10 +176,19 @@ async fn wiped_disk_must_return_under_a_new_id() {
     let cluster = options().nodes(3).start();
     cluster.create(&json!({"label": "kept by the others"})).await;
     let [leader, wiped] = cluster.leader_first().await;
+    let silence = async || {
+        let status = leader.ops_request(Method::GET, "/cluster").send().await.ok();
+        let member = array(&status["members"]).iter().find(|one| one["id"] == wiped.id());
+        member.and_then(|member| member["last_contact_ms"].as_u64())
+    };
     wiped.kill();
-    wipe(wiped);
-    let log = wiped.failed_start(&[]).await;
-    assert!(log.contains("with a new id"), "{log}");
+    // At once, it receives an append first; after a silence, a probe.
+    for silence_ms in [0, 2_000] {
+        wipe(wiped);
+        eventually("it is silent", silence, |silence| *silence >= Some(silence_ms)).await;
+        let log = wiped.failed_start(&[]).await;
+        assert!(log.contains("with a new id"), "{log}");
+    }
     leader.create(&json!({"label": "the others continue"})).await;
 }
 

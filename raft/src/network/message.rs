@@ -45,8 +45,8 @@ pub(crate) struct Request {
     /// The Raft group that it is for.
     pub(crate) group: GroupId,
     pub(crate) from: PeerIdentity,
-    /// The node that it is for: another node may use the address now. `None` for
-    /// [`Rpc::Identify`].
+    /// The node that it is for: another node may use the address now. `None` if an
+    /// [`Rpc::Identify`] is to find that out.
     pub(crate) to: Option<NodeId>,
     /// The incarnation of that node's data folder that the sender's cluster has recorded.
     pub(crate) incarnation: Option<Incarnation>,
@@ -54,6 +54,14 @@ pub(crate) struct Request {
     /// Time after which the sender no longer waits for the response.
     pub(crate) timeout_micros: u64,
     pub(crate) call: Rpc,
+}
+
+impl Request {
+    /// Whether the sender wants to know which node this is. It may be any node with a certificate
+    /// of the authority. A probe of a known member names its receiver, and is checked as each call.
+    pub(crate) fn is_of_stranger(&self) -> bool {
+        self.to.is_none() && self.call == Rpc::Identify
+    }
 }
 
 /// A remote procedure call.

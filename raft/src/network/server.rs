@@ -174,7 +174,7 @@ impl Server {
         let (checked, from) = (self.check(request), request.from.node);
         match &checked {
             // The sender may be any node, so it does not clear a member's problem.
-            Ok(_) if request.call == Rpc::Identify => {}
+            Ok(_) if request.is_of_stranger() => {}
             Ok(_) => drop(self.log_throttle.clear(from)),
             Err(rejection) if self.log_throttle.is_new(from, rejection) => {
                 tracing::error!(peer = from, reason = %rejection, "call from peer rejected");
@@ -189,7 +189,7 @@ impl Server {
         if request.group != GROUP {
             return Err(PeerRejection::OtherGroup);
         }
-        if request.call == Rpc::Identify {
+        if request.is_of_stranger() {
             return Ok(Duration::ZERO);
         }
         if request.to != Some(local.node) {
