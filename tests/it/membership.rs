@@ -218,6 +218,32 @@ async fn damaged_node_is_replaced_by_one_command() {
     eventually("writes continue", created, |response| response.status.is_success()).await;
 }
 
+/// Such a node is alone in its own membership, and would stand for election again and again.
+#[tokio::test]
+async fn half_a_bootstrap_is_not_added() {
+    let cluster = options().nodes(1).start();
+    let new = NewNode::beside(&cluster);
+    let data = new.folder.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("admin.key"), "no key").unwrap();
+    let mut bootstrapping = new.bootstrap(4, &format!("4={}", new.address));
+    assert!(!bootstrapping.ended().await, "{}", bootstrapping.log());
+    assert!(bootstrapping.log().contains("admin key"), "{}", bootstrapping.log());
+    let _process = new.serve();
+    let body = json!({"id": 4, "address": new.address});
+    let add = async || {
+        cluster.at(0).ops_request(Method::POST, "/cluster/members").json(&body).send().await
+    };
+    let added =
+        eventually("it listens", add, |added| added.body.to_string().contains("not completed it"));
+    added.await;
+    assert_eq!(
+        array(&cluster.at(0).ops_request(Method::GET, "/cluster").send().await.ok()["members"])
+            .len(),
+        1
+    );
+}
+
 #[tokio::test]
 async fn node_joins_votes_leaves_and_retires_its_id() {
     let cluster = options().nodes(3).start();

@@ -155,6 +155,14 @@ impl Operator<'_> {
         if !is_pristine && from.cluster.is_some() && from.cluster != cluster {
             return rejected(format!("node {node} at {address} belongs to another cluster"));
         }
+        // Alone in its own membership, it would stand for election again and again.
+        let recorded = self.shared.local.recorded_incarnation(node);
+        if !is_pristine && from.cluster.is_none() && recorded != Some(from.incarnation) {
+            return rejected(format!(
+                "node {node} at {address} has begun a cluster of its own, and not completed it: start \
+                 it with an empty data folder, without `--bootstrap`"
+            ));
+        }
         let needed = self.shared.local.required_release();
         if release.level < needed.level {
             return rejected(format!(
