@@ -284,6 +284,8 @@ fn index_changes<'a>(
 ) -> Result<BTreeMap<TenantId, Vec<IndexChange<'a>>>> {
     let (place, mut event_bytes) = (engine.registry.vector_place(), event_bytes.iter());
     let mut memories = Memories { engine, changed: HashMap::new() };
+    // The lengths of the rows of replaced events.
+    let mut replaced = HashMap::new();
     let mut shown: BTreeMap<TenantId, Vec<IndexChange<'_>>> = BTreeMap::new();
     for change in changes {
         let (tenant, change) = match change {
@@ -319,9 +321,18 @@ fn index_changes<'a>(
                 let end = Key::event(*tenant, *part, *before).bytes();
                 let (mut events, mut bytes) = (0, 0);
                 for row in engine.state.range(&start, &end) {
-                    (events, bytes) = (events + 1, bytes + row?.1.len() as u64);
+                    let (key, row) = row?;
+                    let length = replaced.get(&key[..]).copied().unwrap_or(row.len() as u64);
+                    (events, bytes) = (events + 1, bytes + length);
                 }
                 (tenant, IndexChange::EventsTrimmed(*part, events, bytes))
+            }
+            Change::EventReplaced(tenant, cursor, event) => {
+                let (part, after) = (event.kind.part(), codec::encode(event).len() as u64);
+                let key = Key::event(*tenant, part, *cursor);
+                let before = engine.state.bytes(&key)?.map_or(0, |row| row.len() as u64);
+                let before = replaced.insert(key.bytes(), after).unwrap_or(before);
+                (tenant, IndexChange::EventsTrimmed(part, 0, before.saturating_sub(after)))
             }
             Change::EdgePut(tenant, _) => (tenant, IndexChange::EdgeAppended),
             Change::EdgeRemoved(tenant, ..) => (tenant, IndexChange::EdgeRemoved),

@@ -25,3 +25,39 @@ async fn activities_do_not_push_out_firings() {
     let history = cluster.get("/triggers/history").await;
     assert_eq!(array(&history["items"]).len(), 1, "{history}");
 }
+
+/// A purge empties events. What they no longer need is free for the history of others.
+#[tokio::test]
+async fn purged_events_leave_room() {
+    if cfg!(not(feature = "failpoints")) {
+        return;
+    }
+    let cluster = options().env("FAILPOINTS", "journal-bytes-max=return(20000)").start();
+    let key = cluster.post("/keys", &json!({"name": "leaver", "role": "agent"})).await;
+    let activity = json!({"action": "thought", "target_label": "x".repeat(250)});
+    for _ in 0..50 {
+        let request = cluster.request_as(&key, Method::POST, "/activity");
+        request.json(&activity).send().await.ok();
+    }
+    cluster.post("/admin/purge", &json!({"agent": "leaver"})).await;
+    for _ in 0..30 {
+        cluster.post("/activity", &activity).await;
+    }
+    let message = "x".repeat(400);
+    let trigger = json!({
+        "event": "on_store", "action": "notify", "action_config": {"message": message},
+    });
+    cluster.post("/triggers", &trigger).await;
+    cluster.store_each((0..70).map(labelled)).await;
+    // The journal is trimmed once per minute, each part for itself.
+    let firings = async || array(&cluster.get("/triggers/history?limit=200").await["items"]).len();
+    within(2 * PATIENCE, "the firings are trimmed", firings, |count| *count < 70).await;
+    let (mut live, mut cursor) = (0, String::new());
+    loop {
+        let page = cluster.get(&format!("/activity?limit=100{cursor}")).await;
+        live += array(&page["items"]).iter().filter(|it| it["action"] == "thought").count();
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(live, 30);
+}
