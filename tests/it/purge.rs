@@ -22,6 +22,7 @@ async fn mentions(node: &Node, word: &str) -> Vec<&'static str> {
         "/triggers/deliveries?limit=200",
         "/admin/visualize/graph",
         "/admin/hygiene",
+        "/admin/audit?limit=100",
     ];
     let mut found = Vec::new();
     for path in paths {
@@ -57,6 +58,12 @@ async fn purge_of_a_namespace_leaves_nothing() {
     let second = id(&create("zebra two", "two").await.ok()).to_owned();
     let edge = json!({"source_id": first, "target_id": kept, "relation": "zebra_of"});
     leader.post("/agent/graph/relate", &edge).await;
+    // The audit log has acts, and no texts: a purge cannot change it.
+    let undone = json!({"source_id": second, "target_id": kept, "relation": "zebra_of"});
+    leader.post("/agent/graph/relate", &undone).await;
+    leader.request(Method::DELETE, "/agent/graph/relate").json(&undone).send().await.ok();
+    let tags = json!({"ids": [second], "tags": ["zebra"]});
+    leader.post("/agent/nodes/bulk-patch", &tags).await;
     leader.patch(&format!("/agent/nodes/{second}"), &json!({"is_locked": true})).await;
     let third = id(&create("zebra three", "three").await.ok()).to_owned();
     leader.request(Method::DELETE, &format!("/agent/nodes/{third}")).send().await.ok();

@@ -102,7 +102,7 @@ pub(super) fn bulk_fields(command: &Command, reply: &Reply) -> Fields {
     fields
 }
 
-/// What a bulk change sets. A label shows that it is set, not its text.
+/// What a bulk change sets. Texts show that they are set.
 fn patch_fields(patch: &MemoryPatch) -> Fields {
     let MemoryPatch { label, memory_type, namespace, decay_class, .. } = patch;
     let flag = |flag: Option<bool>| flag.map(|on| on.to_string());
@@ -117,7 +117,7 @@ fn patch_fields(patch: &MemoryPatch) -> Fields {
         ("set.is_flagged", flag(patch.is_flagged)),
         ("set.min_heat", heat(patch.min_heat)),
         ("set.current_heat", heat(patch.current_heat)),
-        ("set.tags", patch.details.tags.as_ref().map(|tags| short(&tags.join(" ")))),
+        ("set.tags", patch.details.tags.as_ref().map(|_| "changed".to_owned())),
         ("set.metadata", patch.details.metadata.as_ref().map(|_| "changed".to_owned())),
     ])
 }
@@ -210,7 +210,7 @@ fn of_edge(draft: &Draft, tenant: TenantId, named: &EdgeRef) -> Result<Fields> {
     let EdgeRef { source, target, relation } = named;
     let key = Key::Edge(tenant, *source, *target, relation_key(relation));
     let edge: Option<Edge> = draft.record(&key)?;
-    Ok(texts([("relation", edge.map(|edge| short(&edge.relation)))]))
+    Ok(texts([("relation", edge.map(|edge| digest(edge.relation.as_bytes())))]))
 }
 
 fn of_trigger(draft: &Draft, tenant: TenantId, id: TriggerId) -> Result<Fields> {
