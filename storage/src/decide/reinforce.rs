@@ -24,7 +24,7 @@ const INCREMENT_MIN: f64 = 0.005;
 const OUTDATED_HEAT: f64 = 0.01;
 
 /// Recalls a memory: restores it from the cold tier, unless another one replaces it, and warms it,
-/// at most once per `recall_min_interval`. An echo is not warmed. Returns its heat before and after,
+/// at most once per `recall_min_interval`. An echo is not warmed, nor what stays archived. Returns its heat before and after,
 /// if that is more than a count.
 pub(super) fn reinforce(
     context: &mut Context<'_>,
@@ -45,7 +45,9 @@ pub(super) fn reinforce(
     let is_recent = present.anchor.last_recall.is_some_and(|last| now.since(last) < interval);
     let profile = thermo.profile(present.memory.memory_type);
     let is_echo = duplicate::source(context, &present.memory)?.is_some();
-    if is_recent || is_echo || !profile.reinforce_on_recall {
+    // Another one replaces it.
+    let is_archived = present.memory.tier() == Tier::Cold;
+    if is_recent || is_echo || is_archived || !profile.reinforce_on_recall {
         let (heat, anchor) = (present.heat as f32, present.anchor);
         context.anchor(&present, Anchor { heat, recall_count, ..anchor })?;
         return Ok(None);
