@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
-use std::collections::HashMap;
 
 use half::f16;
 use roaring::RoaringBitmap;
@@ -18,6 +17,7 @@ use crate::index::journal::JournalCounts;
 use crate::index::namespaces::Namespaces;
 use crate::index::points::Query;
 use crate::index::receipts::ReceiptCounts;
+use crate::index::slots::Slots;
 use crate::index::words::InvertedIndex;
 use crate::index::{CHUNK_ROWS, Slot, chunk_of, row_of};
 use crate::model::heat::Anchor;
@@ -56,7 +56,7 @@ pub(crate) struct IndexData {
     pub(crate) tenant: Tenant,
     dimension: usize,
     version: u64,
-    slots: HashMap<MemoryId, Slot>,
+    slots: Slots,
     free: Vec<Slot>,
     pub(super) chunks: Vec<Chunk>,
     pub(crate) words: InvertedIndex,
@@ -333,7 +333,7 @@ impl IndexData {
     }
 
     fn remove_memory(&mut self, id: MemoryId, before: &Terms) {
-        let Some(slot) = self.slots.remove(&id) else { return };
+        let Some(slot) = self.slots.remove(id) else { return };
         self.remove_terms(slot, before);
         self.coverage.remove(slot);
         let chunk = &mut self.chunks[chunk_of(slot)];
@@ -343,9 +343,6 @@ impl IndexData {
         self.namespaces.remove_memory(attributes.namespace(), age, slot);
         chunk.clear(row_of(slot));
         self.free.push(slot);
-        if self.slots.len() < self.slots.capacity() / 8 {
-            self.slots.shrink_to_fit();
-        }
     }
 
     fn set_tenant(&mut self, tenant: Tenant) {
@@ -364,13 +361,13 @@ impl IndexData {
     }
 
     fn slot(&self, id: MemoryId) -> Option<Slot> {
-        self.slots.get(&id).copied()
+        self.slots.get(id)
     }
 
     /// The slot of a memory. A new memory gets a free slot, or the next one.
     fn slot_or_insert(&mut self, id: MemoryId) -> Slot {
-        if let Some(slot) = self.slots.get(&id) {
-            return *slot;
+        if let Some(slot) = self.slots.get(id) {
+            return slot;
         }
         let slot = self.free.pop().unwrap_or_else(|| {
             let next = self.slots.len();

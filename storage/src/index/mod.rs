@@ -24,6 +24,7 @@ pub(crate) mod receipts;
 pub(crate) mod registry;
 pub(crate) mod saved;
 mod schedule;
+mod slots;
 pub(crate) mod tenant;
 pub(crate) mod triggers;
 pub(crate) mod words;
