@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, Record};
 use crate::model::access::Rules;
-use crate::model::analytics::{LastReport, RecallStats, Usage};
+use crate::model::analytics::{LastReports, RecallStats, Usage};
 use crate::model::api_key::ApiKey;
 use crate::model::audit::{AuditChain, AuditEnds, AuditEntry, KeyUses};
 use crate::model::cluster::{BatchId, Cluster};
@@ -60,7 +60,7 @@ pub enum Change {
     /// The usage of a tenant in a month.
     UsagePut(TenantId, u32, Usage),
     /// The last report of a node.
-    LastReportPut(u64, LastReport),
+    LastReportPut(u64, LastReports),
     /// An edge.
     EdgePut(TenantId, Edge),
     /// Removes an edge.

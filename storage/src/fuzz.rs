@@ -65,7 +65,7 @@ pub fn records(bytes: &[u8]) {
         check::<model::access::Rules>,
         check::<model::analytics::RecallStats>,
         check::<model::analytics::Usage>,
-        check::<model::analytics::LastReport>,
+        check::<model::analytics::LastReports>,
         check::<model::cluster::Cluster>,
         check::<Position>,
         check::<Delivery>,

@@ -22,7 +22,7 @@ records! {
     model::audit::KeyUses: 1, "uses of an API key";
     model::analytics::RecallStats: 1, "recall statistics";
     model::analytics::Usage: 1, "usage";
-    model::analytics::LastReport: 1, "last report";
+    model::analytics::LastReports: 1, "last report";
     model::cluster::Cluster: 3, "cluster";
     model::cluster::Position: 1, "position";
     model::delivery::Delivery: 1, "delivery";

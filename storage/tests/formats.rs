@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use storage::codec::{Record, decode, encode};
 use storage::model::access::{Policy, Rule, Rules};
-use storage::model::analytics::{LastReport, RecallStats, Usage};
+use storage::model::analytics::{LastReports, RecallStats, Usage};
 use storage::model::api_key::{ApiKey, FormerText};
 use storage::model::audit::{
     AuditAct, AuditAction, AuditActor, AuditChain, AuditEnds, AuditEntry, KeyUse, KeyUses,
@@ -211,8 +211,9 @@ fn cluster_and_tenant_bytes_are_fixed() {
     let usage = Usage { requests: 1, nodes_added: 2, latency_micros: 3, latency_max_micros: 1_000 };
     let put = |row| Change::UsagePut(TENANT, 24_322, row);
     assert_row(usage, "01010203fbe803", put, "0e01fb025f");
-    let last = LastReport { boot: 3, number: 4 };
-    assert_row(last, "010304", |row| Change::LastReportPut(2, row), "0f02");
+    let mut last = LastReports::default();
+    last.add(3, 4);
+    assert_row(last, "01010304", |row| Change::LastReportPut(2, row), "0f02");
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 use storage::model::analytics::{
-    REPORT_KEYS_MAX, REPORT_RECALLS_MAX, REPORT_TENANTS_MAX, REPORT_USES_MAX, ReturnedMemory,
-    TenantReport, Usage,
+    REPORT_KEYS_MAX, REPORT_RECALLS_MAX, REPORT_TENANTS_MAX, REPORT_USES_MAX, Report,
+    ReturnedMemory, TenantReport, Usage,
 };
 use storage::model::api_key::{KEY_NAME_BYTES_MAX, KEY_NAMESPACES_MAX, NewApiKey};
 use storage::model::audit::{AuditAction, AuditChain, KEY_USES_MAX, KeyUse};
@@ -127,7 +127,7 @@ fn waiting_memory(engine: &mut Engine, number: u64) -> ReturnedMemory {
 
 /// Advances the tick of a tenant.
 fn tick(engine: &mut Engine, tenant: TenantId, at: i64) {
-    while engine.run(at, &[of_tenant(tenant, Action::AdvanceTick)]) == [Reply::Partial] {}
+    while engine.run(at, &[of_tenant(tenant, Action::AdvanceTick(None))]) == [Reply::Partial] {}
 }
 
 #[test]
@@ -244,6 +244,24 @@ fn evaluations_of_one_tenant_leave_room_for_others() {
     engine.run(3, &[report_of(1, vec![returned(TENANT, 1), returned(OTHER, 1)])]);
     assert_eq!(firings(&engine, OTHER), 1);
     assert_eq!(skipped(&engine, TENANT).len(), 1, "the patterns exceed the part of their tenant");
+}
+
+/// A process that ended may have sent a report that arrives after those of the next process.
+#[test]
+fn late_duplicate_of_an_older_process_counts_once() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let report = |boot, number| {
+        let tenant = TenantReport { searches: 1, ..TenantReport::empty(TENANT) };
+        let report = Report { node: 1, boot, number, tenants: vec![tenant] };
+        Command::background(Action::RecordReport(report))
+    };
+    for (boot, number, searches) in
+        [(1, 1, 1), (1, 2, 2), (2, 1, 3), (1, 2, 3), (1, 1, 3), (2, 1, 3)]
+    {
+        engine.run(1, &[report(boot, number)]);
+        let counted = engine.reader.recall_stats(TENANT).unwrap().searches;
+        assert_eq!(counted, searches, "report {number} of process {boot}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::decide::fire::fire;
 use crate::decide::reinforce::{outdated_heat, reinforce, strengthened};
 use crate::error::Result;
 use crate::model::analytics::{
-    LastReport, RecallStats, Report, ReturnedMemory, TenantReport, Usage,
+    LastReports, RecallStats, Report, ReturnedMemory, TenantReport, Usage,
 };
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, Timestamp};
@@ -36,8 +36,9 @@ const IRRELEVANT_REST: f64 = 0.3;
 
 /// Applies a node's report once: repeats of the same number change nothing.
 pub(super) fn record_report(draft: &mut Draft, report: &Report) -> Decided<Reply> {
-    let last: Option<LastReport> = draft.record(&Key::LastReport(report.node))?;
-    if last.is_some_and(|last| last.boot == report.boot && last.number >= report.number) {
+    let last: Option<LastReports> = draft.record(&Key::LastReport(report.node))?;
+    let mut last = last.unwrap_or_default();
+    if !last.add(report.boot, report.number) {
         return Ok(Reply::Done);
     }
     let number =
@@ -67,7 +68,6 @@ pub(super) fn record_report(draft: &mut Draft, report: &Report) -> Decided<Reply
         let mut context = Context { draft, tenant: of_tenant.tenant, actor: None };
         fire_returned(&mut context, &of_tenant.returned, report.number, &mut firings)?;
     }
-    let last = LastReport { boot: report.boot, number: report.number };
     draft.push(Change::LastReportPut(report.node, last));
     Ok(Reply::Done)
 }

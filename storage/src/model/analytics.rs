@@ -76,13 +76,29 @@ impl Usage {
     }
 }
 
-/// The last report of a node that the state includes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LastReport {
-    /// Random id of the node's process incarnation.
-    pub boot: u64,
-    /// Number of the report within that incarnation.
-    pub number: u64,
+/// Process incarnations of a node whose reports are known. A report of an older one that arrives late
+/// would count again.
+const BOOTS_MAX: usize = 8;
+
+/// The last reports of a node that the state includes: the random id of a process incarnation and
+/// the number of its last report, the latest incarnation last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastReports(pub Vec<(u64, u64)>);
+
+impl LastReports {
+    /// Adds a report. Returns false if it is included already.
+    pub fn add(&mut self, boot: u64, number: u64) -> bool {
+        if let Some((_, last)) = self.0.iter_mut().find(|(of, _)| *of == boot) {
+            let is_new = *last < number;
+            *last = number.max(*last);
+            return is_new;
+        }
+        if self.0.len() == BOOTS_MAX {
+            self.0.remove(0);
+        }
+        self.0.push((boot, number));
+        true
+    }
 }
 
 /// Counts of one node since its previous report.

@@ -223,7 +223,8 @@ pub fn change_text(change: &Change) -> String {
             format!("{} requests in month {month}", usage.requests)
         }
         Change::LastReportPut(node, last) => {
-            format!("report {} of node {node} is recorded", last.number)
+            let number = last.0.last().map_or(0, |(_, number)| *number);
+            format!("report {number} of node {node} is recorded")
         }
         Change::EdgePut(_, edge) => format!("edge {} of weight {}", edge_text(edge), edge.weight),
         Change::EdgeRemoved(_, source, target, _) => {
