@@ -12,6 +12,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::process::finished;
+
 /// Interval of reports. A node that crashes loses the recalls of one interval at most.
 const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause after a report that was full. What is left follows in small reports, so that no write waits
@@ -44,9 +46,11 @@ impl BackgroundTasks {
     ) -> Self {
         let (stop, stopped) = oneshot::channel();
         let report = Report { node, boot, number: 1, tenants: Vec::new() };
-        let report = tokio::spawn(report_task(app.clone(), raft.clone(), report, stopped));
-        tokio::spawn(tick_task(raft.clone(), reader.clone()));
-        tokio::spawn(expire_task(raft.clone()));
+        let fault = raft.fault();
+        let reporting = report_task(app.clone(), raft.clone(), report, stopped);
+        let report = tokio::spawn(fault.guard(reporting));
+        tokio::spawn(fault.guard(tick_task(raft.clone(), reader.clone())));
+        tokio::spawn(fault.guard(expire_task(raft.clone())));
         Self { stop, report }
     }
 
@@ -81,8 +85,7 @@ async fn report_task(
         // It reads all that waits, and sorts what is due.
         let buffered = app.clone();
         let due = tokio::task::spawn_blocking(move || buffered.report(is_last));
-        // It panicked, which is in the log, or the runtime ends.
-        let Ok(due) = due.await else { return };
+        let Some(due) = finished(due).await else { return };
         pause = if due.is_full { FULL_REPORT_PAUSE } else { REPORT_INTERVAL };
         report.tenants = due.tenants;
         if report.tenants.is_empty() {

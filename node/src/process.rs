@@ -7,6 +7,7 @@ use std::process::Command;
 
 use rustix::fs::Mode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::{JoinError, JoinHandle};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
@@ -50,6 +51,15 @@ pub(crate) fn start_logging(log: &Log) -> Result<(), String> {
         LogFormat::Json => lines.json().try_init(),
     }
     .map_err(text)
+}
+
+/// The result of a blocking part of a task; `None` if the runtime ends. Goes on with a panic of it.
+pub(crate) async fn finished<T>(part: JoinHandle<T>) -> Option<T> {
+    match part.await.map_err(JoinError::try_into_panic) {
+        Ok(result) => Some(result),
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        Err(Err(_)) => None,
+    }
 }
 
 /// The instruction sets that RocksDB is compiled for (`deploy/setup/rocksdb.py`), and whether this

@@ -27,7 +27,7 @@ use crate::listeners::{Shared, listen, serve_operator, serve_peers, serve_public
 use crate::memory::memory_task;
 use crate::metrics::{NodeMetrics, process_metrics};
 use crate::model_change::ModelChanges;
-use crate::process::{hangups, start_logging, stop_requested};
+use crate::process::{finished, hangups, start_logging, stop_requested};
 use crate::starting::Starting;
 use crate::tenant_metrics::TenantMetrics;
 use crate::webhooks::{Sender, Webhooks};
@@ -77,7 +77,8 @@ pub(crate) async fn serve(
     let metrics = NodeMetrics::new(&app, &engine, &embedder, &sender, &shared);
     let expiries = expiry_metric(credentials.expiries);
     register(&registry, &engine, &app, [Box::new(metrics), Box::new(expiries.clone())])?;
-    tokio::spawn(sample_task(app.clone(), registry.clone()));
+    let fault = raft.fault();
+    tokio::spawn(fault.guard(sample_task(app.clone(), registry.clone())));
     let operator_routes = api::operator(&app, registry, config.known_hosts());
     let client_tls = (!config.public.plain_http).then(|| public_tls.clone());
     let public_routes = api::public(&app, public_options(&config))?;
@@ -94,13 +95,13 @@ pub(crate) async fn serve(
         expiries,
         files: credentials.files,
     };
-    tokio::spawn(reloader.reload_task(hangups));
+    tokio::spawn(fault.guard(reloader.reload_task(hangups)));
 
     if bootstrap && raft.status().quarantine.is_none() {
         bootstrap_cluster(&config, raft, reader, &embedder).await?;
     }
-    tokio::spawn(ModelChanges::new(&engine, embedder, &config).run());
-    tokio::spawn(sender.webhook_task());
+    tokio::spawn(fault.guard(ModelChanges::new(&engine, embedder, &config).run()));
+    tokio::spawn(fault.guard(sender.webhook_task()));
     let tasks = BackgroundTasks::start(&app, raft, reader, config.node.id, boot);
 
     let ended = tokio::select! {
@@ -160,8 +161,7 @@ async fn sample_task(app: App, registry: Registry) {
         let (app, registry) = (app.clone(), registry.clone());
         let at = Timestamp::now().as_second();
         let sampled = tokio::task::spawn_blocking(move || app.record_metrics(&registry, at));
-        // It panicked, which is in the log, or the runtime ends.
-        if sampled.await.is_err() {
+        if finished(sampled).await.is_none() {
             return;
         }
     }
@@ -176,8 +176,9 @@ fn start_tasks(
     registry: &Registry,
 ) -> Result<(), String> {
     let (raft, flusher) = (engine.raft.clone(), engine.flusher.clone());
-    tokio::spawn(memory_task(app.clone(), config.memory.max_bytes));
-    tokio::spawn(disk_task(engine.disk.clone(), raft.clone()));
+    let fault = raft.fault().clone();
+    tokio::spawn(fault.guard(memory_task(app.clone(), config.memory.max_bytes)));
+    tokio::spawn(fault.guard(disk_task(engine.disk.clone(), raft.clone())));
     let cluster_key = webhooks.key_fingerprint();
     let backups = Backups::new(raft.clone(), flusher, config.node.id, cluster_key);
     app.set_backups(Arc::new(backups.clone()));
@@ -191,9 +192,11 @@ fn start_tasks(
         let interval = Duration::from_secs(config.log_seconds.into());
         let (url, backups, metrics) = (url.clone(), backups.clone(), metrics.clone());
         let (raft, reader) = (raft.clone(), reader.clone());
-        tokio::spawn(LogShipping { url, interval, backups, metrics, raft, reader, node }.run());
+        let shipping = LogShipping { url, interval, backups, metrics, raft, reader, node };
+        tokio::spawn(fault.guard(shipping.run()));
     }
-    tokio::spawn(Schedule { url, config, backups, metrics, raft, reader, node }.run());
+    let schedule = Schedule { url, config, backups, metrics, raft, reader, node };
+    tokio::spawn(fault.guard(schedule.run()));
     Ok(())
 }
 

@@ -43,7 +43,6 @@ mod types;
 mod writer_thread;
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -91,7 +90,6 @@ use network::server::{Server, router};
 use shared::Shared;
 use state_machine::{Raft, Snapshots, StateMachine};
 use system_clock::SystemClock;
-use tokio::runtime::Runtime;
 
 /// Worker threads of raft's own runtime. Load on the rest of the node cannot delay heartbeats. Decisions
 /// and applied entries, which may wait for the disk, have threads of their own.
@@ -196,7 +194,7 @@ pub fn start(
         Arc::clone(&shared).count_leaders().boxed(),
         serve_peers(Arc::clone(&shared), serve).boxed(),
     ] {
-        spawn(&runtime, local.fault.clone(), task);
+        runtime.spawn(local.fault.guard(task));
     }
     let executor = start_executor(Arc::clone(&shared))?;
     Ok(Handle::running(shared, Threads { runtime, executor }))
@@ -212,10 +210,7 @@ fn start_executor(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let run = move || {
         let fault = shared.local.fault.clone();
-        let running = AssertUnwindSafe(|| runtime.block_on(Executor { shared }.run()));
-        if catch_unwind(running).is_err() {
-            fault.report(&"the executor has panicked");
-        }
+        runtime.block_on(fault.guard(Executor { shared }.run()));
     };
     std::thread::Builder::new().name("executor".into()).spawn(run)
 }
@@ -236,17 +231,6 @@ async fn serve_peers(shared: Arc<Shared>, serve: Serve) {
 
 async fn check_clock(shared: Arc<Shared>) {
     system_clock::check(&shared.local.clock, &shared.local.fault).await;
-}
-
-/// Spawns a task. A panic in it is a fault of the node, which depends on all its tasks.
-fn spawn(runtime: &Runtime, fault: Fault, task: BoxFuture<'static, ()>) {
-    let task = runtime.spawn(task);
-    runtime.spawn(async move {
-        match task.await {
-            Err(error) if error.is_panic() => fault.report(&error),
-            Ok(()) | Err(_) => {}
-        }
-    });
 }
 
 fn config(settings: &Settings) -> Result<Arc<Config>, StartError> {

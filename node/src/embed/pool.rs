@@ -2,6 +2,7 @@
 //! number of tokens, so a long text is embedded in overlapping parts, and its vector is their mean
 //! direction. The service bounds the texts in the queue by its permits.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -129,7 +130,9 @@ fn run_worker(mut worker: Box<dyn Worker>, tasks: &Mutex<Receiver<Task>>, counte
             continue;
         }
         let started = Instant::now();
-        let embedded = worker.embed(&task.text[task.from..]);
+        // A text that makes the model panic fails alone: it must end no node.
+        let embed = AssertUnwindSafe(|| worker.embed(&task.text[task.from..]));
+        let embedded = catch_unwind(embed).unwrap_or_else(|_| Err("the model panicked".into()));
         counters.seconds.observe(task.queued_at.elapsed().as_secs_f64());
         counters.texts.fetch_add(1, Ordering::Relaxed);
         counters.micros.fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
@@ -211,10 +214,21 @@ mod tests {
         }
     }
 
+    const SCOPE: EmbedScope = EmbedScope { tenant: TenantId(1), key: None };
+
+    fn pool() -> Pool {
+        Pool::start(hashing::model(26), vec![Box::new(Letters)])
+    }
+
     async fn embedded(text: &str) -> Embedding {
-        let pool = Pool::start(hashing::model(26), vec![Box::new(Letters)]);
-        let scope = EmbedScope { tenant: TenantId(1), key: None };
-        pool.embed(scope, text.into()).await.unwrap().1
+        pool().embed(SCOPE, text.into()).await.unwrap().1
+    }
+
+    #[tokio::test]
+    async fn panic_of_the_model_fails_its_text_alone() {
+        let pool = pool();
+        assert!(pool.embed(SCOPE, "A".into()).await.is_err(), "below the first letter");
+        assert!(pool.embed(SCOPE, "a".into()).await.is_ok(), "the thread goes on");
     }
 
     #[tokio::test]
