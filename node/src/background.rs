@@ -1,6 +1,7 @@
 //! Background tasks of a node: every node reports its recalls; the leader advances ticks and
 //! removes expired data. `storage` decides the effect of each command.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use api::App;
@@ -23,6 +24,8 @@ const FULL_REPORT_PAUSE: Duration = Duration::from_millis(100);
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which the leader checks for due ticks.
 const TICK_INTERVAL: Duration = Duration::from_millis(500);
+/// Tenants whose found candidates are kept for the next steps. Those of others are found again.
+const FOUND_MAX: usize = 64;
 /// Interval at which the leader removes expired data.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(60);
 /// Pause before it continues with what is left.
@@ -122,13 +125,14 @@ async fn submit_report(raft: &Handle, report: &Report) -> Result<(), SubmitError
 
 /// Advances the tick of every tenant while this node leads.
 async fn tick_task(raft: Handle, reader: Reader) {
-    let mut has_unfinished = false;
+    let (mut has_unfinished, mut found) = (false, HashMap::new());
     loop {
         if !has_unfinished {
             tokio::time::sleep(TICK_INTERVAL).await;
         }
         has_unfinished = false;
         if !raft.is_leader() {
+            found.clear();
             continue;
         }
         let due = match found_ticks(&reader).await {
@@ -136,12 +140,28 @@ async fn tick_task(raft: Handle, reader: Reader) {
             Err(error) => return raft.fault().report_storage(&error),
         };
         // One step per tenant and round: a tenant with many heat transitions delays no other.
+        found.retain(|tenant, _| due.contains(tenant));
         for tenant in due {
-            let command =
-                Command { tenant: Some(tenant), ..Command::background(Action::AdvanceTick) };
+            let (reader, mut steps) = (reader.clone(), found.remove(&tenant).unwrap_or_default());
+            let find = move || (reader.next_tick_step(tenant, &mut steps), steps);
+            let Some((step, steps)) = finished(tokio::task::spawn_blocking(find)).await else {
+                return;
+            };
+            let step = match step {
+                Ok(Some(step)) => Some(Box::new(step)),
+                Ok(None) => continue,
+                Err(error) => return raft.fault().report_storage(&error),
+            };
+            let action = Action::AdvanceTick(step);
+            let command = Command { tenant: Some(tenant), ..Command::background(action) };
             let submitted = raft.submit_here(command, Instant::now() + SUBMIT_TIMEOUT).await;
             // An error means that another node leads. It continues from the state.
-            has_unfinished |= submitted.is_ok_and(|outcome| outcome.reply == Ok(Reply::Partial));
+            if submitted.is_ok_and(|outcome| outcome.reply == Ok(Reply::Partial)) {
+                has_unfinished = true;
+                if found.len() < FOUND_MAX {
+                    found.insert(tenant, steps);
+                }
+            }
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::model::receipt::{ReceiptKey, ReceiptRequest};
 use crate::model::release::Release;
 use crate::model::retention::{RETENTION_RULES_MAX, RetentionRule};
 use crate::model::thermo::SettingValue;
+use crate::model::tick::TickStep;
 use crate::model::trigger::Trigger;
 use crate::new_memory::{CREATE_MAX, NewMemory};
 use crate::patch::{MemoryPatch, TenantPatch, TriggerPatch};
@@ -143,8 +144,9 @@ pub enum Action {
     RecordActivity(AgentActivity),
     /// Count the recalls of a node, and raise the heat of the recalled memories.
     RecordReport(Report),
-    /// Take the next step of the tenant's tick, if one is due.
-    AdvanceTick,
+    /// Take the next step of the tenant's tick, if one is due. Without what it works on, it is found
+    /// meanwhile. If the state has changed so that it does not fit, nothing happens.
+    AdvanceTick(Option<Box<TickStep>>),
     /// Create a trigger; `decide` sets its number, owner and times.
     CreateTrigger(TriggerId, Box<Trigger>),
     /// Change a trigger.
@@ -389,7 +391,7 @@ impl Command {
             | Action::BeginModelSwitch
             | Action::SwitchModel(_)
             | Action::PostponeModelSwitch(_)
-            | Action::AdvanceTick
+            | Action::AdvanceTick(_)
             | Action::RecordAttempts(_)
             | Action::RecordReport(_) => Priority::Background,
             _ => Priority::Client,
@@ -415,6 +417,7 @@ impl Command {
                     embedded.iter().map(|one| one.label.len() + one.vector.size_bytes()).sum()
                 }
                 Action::CreateTrigger(_, trigger) => trigger.size_bytes(),
+                Action::AdvanceTick(Some(step)) => size_of_val(&step.candidates[..]),
                 Action::RecordAttempts(attempts) => size_of_val(&attempts[..]),
                 Action::RecordActivity(activity) => activity.size_bytes(),
                 Action::RecordReport(report) => {

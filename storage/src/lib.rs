@@ -89,8 +89,8 @@ pub use row_faults::{RowFault, RowFaults};
 pub use search::{
     ColdForecast, DefectCount, DueRequest, Filter, FoldCandidates, FoldGroup, Forecast, GraphView,
     HEAT_BANDS, Hit, HotRequest, Hygiene, ListRequest, Neighbour, Order, Overview, Page,
-    SearchCounters, SearchRequest, SearchResults, Sort, TEXT_BYTES_MAX, TickFinds, TierFilter,
-    Traversal,
+    SearchCounters, SearchRequest, SearchResults, Sort, TEXT_BYTES_MAX, TickFinds, TickSteps,
+    TierFilter, Traversal,
 };
 pub use table::key::Key;
 pub use table::view::View;

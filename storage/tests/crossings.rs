@@ -69,7 +69,7 @@ fn run(seed: u64) -> usize {
             now += random.below(DAY as usize) as i64;
             let mut commands: Vec<_> = (0..8).map(|_| world.command(&mut random)).collect();
             // Complete ticks run below, at their time.
-            commands.retain(|next| next.action != Action::AdvanceTick);
+            commands.retain(|next| next.action != Action::AdvanceTick(None));
             for next in &commands {
                 world.expect(next, Timestamp(now));
             }
@@ -83,9 +83,9 @@ fn run(seed: u64) -> usize {
         now += 60 * Timestamp::SECOND_MICROS;
         apply(&mut engine, &mut now, &[Command::background(Action::AdvanceClock)]);
         let (expected, before) = (expected(&engine), engine.reader.position().index);
-        while apply(&mut engine, &mut now, &[command(Action::AdvanceTick)]) == [Ok(Reply::Partial)]
-        {
-        }
+        while apply(&mut engine, &mut now, &[command(Action::AdvanceTick(None))])
+            == [Ok(Reply::Partial)]
+        {}
         let fired = fired_after(&engine, Cursor::after(before));
         let once: BTreeSet<_> = fired.iter().copied().collect();
         assert_eq!(once, expected, "seed {seed}");

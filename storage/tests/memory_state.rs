@@ -85,7 +85,7 @@ fn archived_memories_stay_in_the_cold_tier() {
         now += Timestamp::DAY_MICROS;
         assert!(now < 400 * Timestamp::DAY_MICROS, "it is archived");
         engine.run(now, &[Command::background(Action::AdvanceClock)]);
-        let bytes = logged_bytes(&mut engine, now, &[command(Action::AdvanceTick)]);
+        let bytes = logged_bytes(&mut engine, now, &[command(Action::AdvanceTick(None))]);
         assert!(bytes < CHANGE_BYTES_MAX, "{bytes} bytes");
     }
     let mut engine = engine.reopened(Options::default());

@@ -96,7 +96,9 @@ impl Agent {
             }
         }
         self.engine.run(self.now + 1, &[Command::background(Action::AdvanceClock)]);
-        while self.engine.run(self.now + 2, &[command(Action::AdvanceTick)]) != [Reply::Done] {}
+        while self.engine.run(self.now + 2, &[command(Action::AdvanceTick(None))]) != [Reply::Done]
+        {
+        }
     }
 
     fn store(&mut self, topic: usize) {

@@ -79,7 +79,7 @@ fn engine() -> (Engine, i64) {
     // A tick evaluates or archives up to 1,000 memories per step.
     for _ in 0..4 * COUNT / 1_000 {
         now += 1;
-        engine.run(now, &[command(Action::AdvanceTick)]);
+        engine.run(now, &[command(Action::AdvanceTick(None))]);
     }
     (engine, now)
 }

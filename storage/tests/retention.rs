@@ -22,7 +22,7 @@ fn id(kind: u64, number: u64) -> MemoryId {
 fn tick(engine: &mut Engine, now: i64) {
     engine.run(now, &[Command::background(Action::AdvanceClock)]);
     for step in 0.. {
-        let replies = engine.submit(now + 1, &[command(Action::AdvanceTick)]);
+        let replies = engine.submit(now + 1, &[command(Action::AdvanceTick(None))]);
         if matches!(replies[0], Ok(Reply::Done)) {
             break;
         }

@@ -173,7 +173,7 @@ fn deleted_tenant_leaves_no_row() {
     let id = memory_id(1_u32);
     let returned = vec![ReturnedMemory { owner: None, id, times: 1 }];
     let of_other = TenantReport { recalls: vec![(id, 2)], returned, ..TenantReport::empty(OTHER) };
-    let tick = Command { tenant: Some(OTHER), ..Command::background(Action::AdvanceTick) };
+    let tick = Command { tenant: Some(OTHER), ..Command::background(Action::AdvanceTick(None)) };
     let commands = [
         delete_tenant(OTHER, "other"),
         create_in(OTHER, 99, "late"),

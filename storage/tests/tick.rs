@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use storage::TickFinds;
 use storage::model::analytics::Usage;
 use storage::model::cluster::Cluster;
+use storage::model::tick::TickStep;
+use storage::{TickFinds, TickSteps};
 
 use crate::common::world::Random;
 use crate::common::*;
@@ -27,12 +28,13 @@ type Crossings = Vec<(MemoryId, EventKind)>;
 struct Ticks {
     engine: Engine,
     reported: Crossings,
+    steps: TickSteps,
 }
 
 impl Ticks {
     fn new() -> Self {
         let engine = Engine::bootstrapped(DIMENSION, Options::default());
-        Self { engine, reported: Vec::new() }
+        Self { engine, reported: Vec::new(), steps: TickSteps::default() }
     }
 
     fn run(&mut self, now: i64, command: Command) -> Reply {
@@ -51,7 +53,17 @@ impl Ticks {
     /// Runs a tick to its end.
     fn tick(&mut self, now: i64) {
         self.run(now, Command::background(Action::AdvanceClock));
-        while self.run(now + 1, command(Action::AdvanceTick)) != Reply::Done {}
+        loop {
+            let step = self.find();
+            if self.run(now + 1, command(Action::AdvanceTick(step))) == Reply::Done {
+                return;
+            }
+        }
+    }
+
+    /// What the next step works on, as the leader finds it.
+    fn find(&mut self) -> Option<Box<TickStep>> {
+        self.engine.reader.next_tick_step(TENANT, &mut self.steps).unwrap().map(Box::new)
     }
 
     /// The crossings reported since the last call, in order of ids.
@@ -72,7 +84,7 @@ impl Ticks {
     fn change_memories(&mut self, now: i64, step: u16) {
         for (number, heat) in [(COUNT - 10, 0.9), (COUNT - 20, 0.01), (3, 0.9)] {
             let patch = MemoryPatch { current_heat: Some(heat), ..MemoryPatch::default() };
-            self.run(now, command(Action::UpdateMemory(id(number - step), patch)));
+            self.run(now, command(Action::UpdateMemory(id(number - step.min(3)), patch)));
         }
         let recalls = vec![(id(COUNT - 30), 1), (id(4), 1)];
         self.run(now, report(step.into(), 1, Usage::default(), recalls));
@@ -124,20 +136,29 @@ fn interrupted_tick_reports_each_crossing_once() {
     ticks.run(2, no_archiving());
     ticks.run(now, Command::background(Action::AdvanceClock));
     let before = ticks.heats();
-    ticks.run(now + 1, command(Action::AdvanceTick));
+    ticks.run(now + 1, command(Action::AdvanceTick(None)));
     assert_eq!(ticks.reported(), []);
 
     now += DAY + DAY / 2;
     ticks.run(now, Command::background(Action::AdvanceClock));
     let at_tick = ticks.heats();
-    let mut step = 1;
-    while ticks.run(now + i64::from(step) * SECOND, command(Action::AdvanceTick)) != Reply::Done {
+    let mut step = 0;
+    loop {
+        step += 1;
+        let at = now + i64::from(step) * SECOND;
+        // What it finds is older than what it changes. Before the first step, no tick is in progress.
+        let found = ticks.find();
+        if step > 1 {
+            ticks.change_memories(at, step - 1);
+        }
+        if ticks.run(at + 1, command(Action::AdvanceTick(found))) == Reply::Done {
+            break;
+        }
         // The leader crashes, and another one continues the tick.
         if step % 2 == 0 {
             ticks.engine = ticks.engine.reopened(Options::default());
+            ticks.steps = TickSteps::default();
         }
-        ticks.change_memories(now + i64::from(step) * SECOND, step);
-        step += 1;
     }
     assert!(step > 3, "a tick of several steps");
     let expected = crossed(&before, &at_tick);
@@ -188,7 +209,8 @@ fn changes_of_a_tick(count: u16) -> usize {
     engine.run(30 * DAY, &[Command::background(Action::AdvanceClock)]);
     let mut changes = 0;
     for step in 1.. {
-        let (decisions, batch) = engine.decide(30 * DAY + step, &[command(Action::AdvanceTick)]);
+        let (decisions, batch) =
+            engine.decide(30 * DAY + step, &[command(Action::AdvanceTick(None))]);
         changes += batch.changes.len();
         engine.apply(&batch);
         if decisions[0] == Ok(Reply::Done) {

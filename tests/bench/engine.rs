@@ -127,7 +127,7 @@ fn heat_scan_of_1_000_000(bencher: Bencher<'_, '_>) {
 
 #[divan::bench(sample_count = 30)]
 fn tick_over_1_000_000(bencher: Bencher<'_, '_>) {
-    let (filled, tick) = (million(), [command(Action::AdvanceTick)]);
+    let (filled, tick) = (million(), [command(Action::AdvanceTick(None))]);
     bencher.counter(ItemsCount::new(1_000_000_u32)).bench(|| filled.decide(black_box(&tick)));
 }
 

@@ -50,7 +50,7 @@ pub(super) fn record(
     let Audited { action, mut target, mut before } = audited;
     let mut after = match &command.action {
         Action::RecordOperation(_, _, fields) => fields.iter().cloned().collect(),
-        Action::AdvanceTick => deleted_fields(draft),
+        Action::AdvanceTick(_) => deleted_fields(draft),
         _ => fields(draft, command)?,
     };
     if let Reply::Tenant(id, row) = reply {
@@ -205,7 +205,7 @@ fn act_of(command: &Command) -> Option<(AuditAction, String)> {
         }
         Action::UpdateSettings(_) => (Act::SettingsChange, "settings".into()),
         Action::UpdateRetention(_) => (Act::RetentionChange, "rules of retention".into()),
-        Action::AdvanceTick => (Act::RetentionDelete, "memories".into()),
+        Action::AdvanceTick(_) => (Act::RetentionDelete, "memories".into()),
         Action::DeleteMemory(id) | Action::Unfold(id) => {
             (Act::MemoryDelete, format!("memory {id}"))
         }

@@ -180,7 +180,7 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
             tenant::put_rule(context, agent, namespace, *policy)
         }
         Action::DeleteRule(number) => tenant::delete_rule(context, |rule| rule.number == *number),
-        Action::AdvanceTick => tick::advance(context),
+        Action::AdvanceTick(step) => tick::advance(context, step.as_deref()),
         Action::CreateTrigger(id, new) => trigger::create(context, *id, new),
         Action::UpdateTrigger(id, patch) => trigger::update(context, *id, patch),
         Action::DeleteTrigger(id) => trigger::delete(context, *id),

@@ -1,4 +1,4 @@
-//! Rules of the decay tick: it finds the memories whose heat crossed a threshold since the last
+//! Rules of the decay tick: it evaluates the memories whose heat crossed a threshold since the last
 //! tick, and archives cold ones. A tick takes bounded steps; the state holds how far it is.
 
 use std::sync::Arc;
@@ -10,43 +10,45 @@ use crate::decide::draft::BATCH_BYTES;
 use crate::decide::fire::fire;
 use crate::decide::memory;
 use crate::model::decay::{Decay, heat};
-use crate::model::id::{MemoryId, Timestamp};
+use crate::model::id::Timestamp;
 use crate::model::memory::{MemoryRecord, MemoryType};
 use crate::model::retention::{RetentionAction, RetentionRule, RetentionSubject, deciding};
-use crate::model::score::rounded;
-use crate::model::tick::{Stage, Tick};
+use crate::model::tick::{Stage, Tick, TickStep};
 use crate::model::trigger::Trigger;
 use crate::reply::{Rejection, Reply};
-use crate::search::DueRequest;
+use crate::search::{next_tick, thresholds};
 use crate::table::view::View;
 
-/// Most memories that one step evaluates or archives.
+/// Most memories that one step evaluates or archives, if it finds them itself.
 const STEP_MAX: usize = 1_000;
 
-/// Takes one step of the tenant's tick, if one is due. Replies `Partial` until it is done.
-pub(super) fn advance(context: &mut Context<'_>) -> Decided<Reply> {
+/// Takes one step of the tenant's tick, if one is due: `given`, if it fits the state. Replies
+/// `Partial` until the tick is done.
+pub(super) fn advance(context: &mut Context<'_>, given: Option<&TickStep>) -> Decided<Reply> {
     let tenant = context.tenant;
     let (Some(row), Some(last)) = (context.draft.tenant(tenant)?, context.draft.tick(tenant)?)
     else {
         return Err(Rejection::WrongState("there is no such tenant".into()).into());
     };
-    let mut tick = match last.stage {
-        Stage::Done => {
-            // As of the state that is read: what this batch anchors is younger.
-            let until = context.draft.position.clock;
-            if last.due_at(row.thermo.tick_interval_seconds) > until {
-                return Ok(Reply::Done);
-            }
-            last.next(until, &row.thermo)
+    // As of the state that is read: what this batch anchors is younger.
+    let clock = context.draft.position.clock;
+    let until = given.map_or(clock, |given| given.tick.until.min(clock));
+    let Some(mut tick) = next_tick(&last, &row, until) else { return Ok(Reply::Done) };
+    let (rules, thresholds) = (&row.retention, thresholds(&context.draft.triggers(tenant), &tick));
+    let step = match given {
+        None => context.draft.base.tick_step(tenant, &tick, thresholds, rules, STEP_MAX),
+        Some(given)
+            if given.tick == tick && given.thresholds == thresholds && given.rules == *rules =>
+        {
+            given.clone()
         }
-        _ => last,
+        Some(_) => return Ok(Reply::Partial),
     };
     context.draft.command.tick = Some(Arc::new(tick.clone()));
-    let rules = &row.retention;
     tick.stage = match tick.stage {
-        Stage::Evaluating(reached) => evaluate_step(context, &tick, reached)?,
-        Stage::Archiving(reached) => archive_step(context, &tick, reached)?,
-        Stage::Retaining(reached) => retain_step(context, &tick, rules, reached)?,
+        Stage::Evaluating(_) => evaluate_step(context, &step)?,
+        Stage::Archiving(_) => archive_step(context, &step)?,
+        Stage::Retaining(_) => retain_step(context, &step, rules)?,
         Stage::Done => Stage::Done,
     };
     if tick.stage == Stage::Retaining(None) && rules.is_empty() {
@@ -66,22 +68,15 @@ pub(super) fn advance_before(context: &mut Context<'_>, trigger: &Trigger) -> De
     let is_done = |tick: &Tick| tick.stage == Stage::Done;
     if is_first && context.draft.tick(tenant)?.as_ref().is_some_and(is_done) {
         // Not in the name of the key that creates the trigger.
-        advance(&mut Context { draft: &mut *context.draft, tenant, actor: None })?;
+        advance(&mut Context { draft: &mut *context.draft, tenant, actor: None }, None)?;
     }
     Ok(())
 }
 
-fn evaluate_step(
-    context: &mut Context<'_>,
-    tick: &Tick,
-    reached: Option<MemoryId>,
-) -> Decided<Stage> {
-    let thresholds = thresholds(context, tick);
-    let reader = &context.draft.base;
-    let found = reader.tick_candidates(context.tenant, tick, &thresholds, reached, STEP_MAX);
-    let mark = context.draft.mark();
-    for id in &found.crossed {
-        // Earlier commands of this batch may have changed or deleted it.
+fn evaluate_step(context: &mut Context<'_>, step: &TickStep) -> Decided<Stage> {
+    let (tick, mark) = (&step.tick, context.draft.mark());
+    for id in &step.candidates {
+        // Earlier commands may have changed or deleted it.
         if let Some(present) = context.present(*id)? {
             context.evaluate_crossing(tick, &present)?;
             let reached = Stage::Evaluating(Some(*id));
@@ -92,36 +87,16 @@ fn evaluate_step(
             return Ok(Stage::Evaluating(Some(*id)));
         }
     }
-    Ok(match found.crossed.last() {
-        Some(last) if found.crossed.len() == STEP_MAX => Stage::Evaluating(Some(*last)),
-        _ if found.archivable > 0 => Stage::Archiving(None),
+    Ok(match step.candidates.last() {
+        Some(last) if step.has_more => Stage::Evaluating(Some(*last)),
+        _ if step.archivable > 0 => Stage::Archiving(None),
         _ => Stage::Retaining(None),
     })
 }
 
-/// The heats at which triggers may begin or cease to hold, in order.
-fn thresholds(context: &Context<'_>, tick: &Tick) -> Vec<f64> {
-    let triggers = context.draft.triggers(context.tenant);
-    if !triggers.has_tick_event() {
-        return Vec::new();
-    }
-    let mut thresholds = triggers.thresholds().to_vec();
-    // The bound of triggers that name none.
-    thresholds.push(rounded(tick.thermo.consolidation.cold_threshold));
-    thresholds.sort_by(f64::total_cmp);
-    thresholds
-}
-
-fn archive_step(
-    context: &mut Context<'_>,
-    tick: &Tick,
-    reached: Option<MemoryId>,
-) -> Decided<Stage> {
-    let reader = &context.draft.base;
-    let found = reader.tick_candidates(context.tenant, tick, &[], reached, STEP_MAX);
-    let mark = context.draft.mark();
-    let mut excess = found.archivable;
-    for id in &found.cold {
+fn archive_step(context: &mut Context<'_>, step: &TickStep) -> Decided<Stage> {
+    let (tick, mark, mut excess) = (&step.tick, context.draft.mark(), step.archivable);
+    for id in &step.candidates {
         if excess == 0 {
             return Ok(Stage::Retaining(None));
         }
@@ -135,8 +110,8 @@ fn archive_step(
             return Ok(Stage::Archiving(Some(*id)));
         }
     }
-    Ok(match found.cold.last() {
-        Some(last) if found.cold.len() == STEP_MAX => Stage::Archiving(Some(*last)),
+    Ok(match step.candidates.last() {
+        Some(last) if step.has_more => Stage::Archiving(Some(*last)),
         _ => Stage::Retaining(None),
     })
 }
@@ -144,16 +119,11 @@ fn archive_step(
 /// Archives or deletes the memories on which a rule of retention is due.
 fn retain_step(
     context: &mut Context<'_>,
-    tick: &Tick,
+    step: &TickStep,
     rules: &[RetentionRule],
-    reached: Option<MemoryId>,
 ) -> Decided<Stage> {
-    let (reader, tenant) = (&context.draft.base, context.tenant);
-    let (thermo, now) = (&tick.thermo, tick.until);
-    let request = DueRequest { rules, thermo, now, reached, limit: STEP_MAX };
-    let (due, _) = reader.retention_due(tenant, &request);
-    let mark = context.draft.mark();
-    for id in &due {
+    let (tick, mark) = (&step.tick, context.draft.mark());
+    for id in &step.candidates {
         let Some(present) = context.present(*id)? else { continue };
         match due_action(tick, rules, &present) {
             Some(RetentionAction::Archive) => context.move_to_cold_tier(&present)?,
@@ -169,8 +139,8 @@ fn retain_step(
             return Ok(Stage::Retaining(Some(*id)));
         }
     }
-    Ok(match due.last() {
-        Some(last) if due.len() == STEP_MAX => Stage::Retaining(Some(*last)),
+    Ok(match step.candidates.last() {
+        Some(last) if step.has_more => Stage::Retaining(Some(*last)),
         _ => Stage::Done,
     })
 }

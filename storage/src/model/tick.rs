@@ -13,6 +13,7 @@ use crate::model::decay::{Decay, heat};
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::Memory;
+use crate::model::retention::RetentionRule;
 use crate::model::thermo::Thermo;
 use crate::model::trigger_match::HeatTransition;
 
@@ -31,6 +32,24 @@ pub struct Tick {
     pub thermo: Box<Thermo>,
     /// Progress.
     pub stage: Stage,
+}
+
+/// What a step of a tick works on. The leader finds it beside the decisions, since it reads all
+/// memories of the tenant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TickStep {
+    /// The tick before the step: the last one, or the one that begins.
+    pub tick: Tick,
+    /// The heats at which triggers may begin or cease to hold, in order.
+    pub thresholds: Vec<f64>,
+    /// The rules of retention.
+    pub rules: Vec<RetentionRule>,
+    /// Candidates after the memory that `tick` has reached, in the order of their ids.
+    pub candidates: Vec<MemoryId>,
+    /// Whether more candidates follow.
+    pub has_more: bool,
+    /// Memories that the tick archives: the hot tier has as many above its maximum.
+    pub archivable: u64,
 }
 
 /// Progress of a tick. Both passes visit memories in order of their ids.

@@ -31,4 +31,5 @@ pub use query::{Hit, SearchCounters, SearchRequest, SearchResults, Traversal};
 pub use related::{GraphView, Neighbour};
 pub use retention::DueRequest;
 pub use text::TEXT_BYTES_MAX;
-pub use tick_scan::TickFinds;
+pub use tick_scan::{TickFinds, TickSteps};
+pub(crate) use tick_scan::{next_tick, thresholds};

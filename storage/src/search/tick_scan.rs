@@ -9,13 +9,17 @@ use crate::error::Result;
 use crate::index::CHUNK_ROWS;
 use crate::index::chunk::RowRef;
 use crate::index::tenant::TenantIndex;
+use crate::index::triggers::Triggers;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::MemoryType;
+use crate::model::retention::RetentionRule;
 use crate::model::score::rounded;
+use crate::model::tenant::Tenant;
 use crate::model::thermo::Thermo;
-use crate::model::tick::{Stage, Tick};
+use crate::model::tick::{Stage, Tick, TickStep};
 use crate::reader::Reader;
 use crate::search::filter::Filter;
+use crate::search::retention::DueRequest;
 use crate::search::scan::scan;
 use crate::search::top_k::{Rank, TopK};
 use crate::table::view::View;
@@ -27,16 +31,25 @@ const RESOLUTION: f64 = 1e-6;
 /// The rank of every candidate.
 const RANK: Rank = [0; 3];
 
-/// Candidates of one step of a tick, in order of their ids.
+/// Most candidates of a step.
+const STEP_MAX: usize = 1_000;
+/// Most candidates that one scan finds. Further steps take them without a scan.
+const SCAN_MAX: usize = 50_000;
+
+/// Candidates of a tick, in order of their ids.
 #[derive(Default)]
-pub(crate) struct TickCandidates {
+struct TickCandidates {
     /// The first memories that crossed a threshold.
-    pub(crate) crossed: Vec<MemoryId>,
+    crossed: Vec<MemoryId>,
     /// The first memories that are long cold, and neither pinned nor procedural.
-    pub(crate) cold: Vec<MemoryId>,
+    cold: Vec<MemoryId>,
     /// How many of them the tick archives: the hot tier has as many above its maximum.
-    pub(crate) archivable: u64,
+    archivable: u64,
 }
+
+/// The steps of a tenant's tick, with the candidates that the last scan found.
+#[derive(Default)]
+pub struct TickSteps(Option<TickStep>);
 
 /// What a tick would find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,9 +97,64 @@ impl Reader {
         Ok(TickFinds::NothingUntil { until, version })
     }
 
+    /// The next step of a tenant's tick; `None` if none is due. It reads all memories of the tenant,
+    /// unless an earlier call with these `steps` has found more candidates than one step takes.
+    pub fn next_tick_step(
+        &self,
+        tenant: TenantId,
+        steps: &mut TickSteps,
+    ) -> Result<Option<TickStep>> {
+        let engine = self.engine();
+        let (Some(row), Some(last)) = (engine.state.tenant(tenant)?, engine.state.tick(tenant)?)
+        else {
+            return Ok(None);
+        };
+        let Some(tick) = next_tick(&last, &row, engine.clock()) else { return Ok(None) };
+        let thresholds = thresholds(&engine.registry.triggers(tenant), &tick);
+        let found = match steps.0.take().and_then(|found| found.after(&tick, &thresholds)) {
+            Some(found) => found,
+            None => self.tick_step(tenant, &tick, thresholds, &row.retention, SCAN_MAX),
+        };
+        let step = found.first(STEP_MAX);
+        // Only this stage needs no count of what was done meanwhile.
+        let is_kept = step.has_more && matches!(tick.stage, Stage::Evaluating(_));
+        steps.0 = is_kept.then_some(found);
+        Ok(Some(step))
+    }
+
+    /// The step of `tick` at its stage, with `limit` candidates at most.
+    pub(crate) fn tick_step(
+        &self,
+        tenant: TenantId,
+        tick: &Tick,
+        thresholds: Vec<f64>,
+        rules: &[RetentionRule],
+        limit: usize,
+    ) -> TickStep {
+        let (candidates, archivable) = match tick.stage {
+            Stage::Evaluating(reached) => {
+                let found = self.tick_candidates(tenant, tick, &thresholds, reached, limit);
+                (found.crossed, found.archivable)
+            }
+            Stage::Archiving(reached) => {
+                let found = self.tick_candidates(tenant, tick, &[], reached, limit);
+                (found.cold, found.archivable)
+            }
+            Stage::Retaining(reached) => {
+                let (thermo, now) = (&tick.thermo, tick.until);
+                let request = DueRequest { rules, thermo, now, reached, limit };
+                (self.retention_due(tenant, &request).0, 0)
+            }
+            Stage::Done => (Vec::new(), 0),
+        };
+        let has_more = candidates.len() == limit;
+        let (tick, rules) = (tick.clone(), rules.to_vec());
+        TickStep { tick, thresholds, rules, candidates, has_more, archivable }
+    }
+
     /// Candidates of `tick` with ids after `reached`, at most `limit` of each kind. `thresholds`
     /// are the sorted thresholds besides `cold_threshold`.
-    pub(crate) fn tick_candidates(
+    fn tick_candidates(
         &self,
         tenant: TenantId,
         tick: &Tick,
@@ -147,6 +215,53 @@ impl Reader {
         let archivable = tick.thermo.consolidation.archived(hot_count, cold_count);
         TickCandidates { crossed: ids(crossed), cold: ids(cold), archivable }
     }
+}
+
+impl TickStep {
+    /// The candidates that are left for `tick`, if it is the one of these candidates, a later step of it.
+    fn after(mut self, tick: &Tick, thresholds: &[f64]) -> Option<Self> {
+        let (Stage::Evaluating(_), Stage::Evaluating(reached)) = (self.tick.stage, tick.stage)
+        else {
+            return None;
+        };
+        self.tick.stage = tick.stage;
+        if self.tick != *tick || self.thresholds != thresholds {
+            return None;
+        }
+        let is_done = |id: &MemoryId| reached.is_some_and(|reached| *id <= reached);
+        self.candidates.drain(..self.candidates.partition_point(is_done));
+        // Without candidates, only another scan tells whether there are more.
+        (!self.candidates.is_empty() || !self.has_more).then_some(self)
+    }
+
+    /// A step with the first candidates.
+    fn first(&self, limit: usize) -> Self {
+        let mut first = self.clone();
+        first.candidates.truncate(limit);
+        first.has_more |= first.candidates.len() < self.candidates.len();
+        first
+    }
+}
+
+/// The tick whose step is next: `last`, or the one after it, as of `until`. `None` if it is not due.
+pub(crate) fn next_tick(last: &Tick, row: &Tenant, until: Timestamp) -> Option<Tick> {
+    match last.stage {
+        Stage::Done if last.due_at(row.thermo.tick_interval_seconds) > until => None,
+        Stage::Done => Some(last.clone().next(until, &row.thermo)),
+        _ => Some(last.clone()),
+    }
+}
+
+/// The heats at which triggers may begin or cease to hold, in order.
+pub(crate) fn thresholds(triggers: &Triggers, tick: &Tick) -> Vec<f64> {
+    if !triggers.has_tick_event() {
+        return Vec::new();
+    }
+    let mut thresholds = triggers.thresholds().to_vec();
+    // The bound of triggers that name none.
+    thresholds.push(rounded(tick.thermo.consolidation.cold_threshold));
+    thresholds.sort_by(f64::total_cmp);
+    thresholds
 }
 
 /// When the first memory becomes cold, `now` at the earliest; the largest time if none does.

@@ -75,7 +75,7 @@ impl Line {
             "create" => Action::CreateMemories(vec![self.new_memory()]),
             "update" => Action::UpdateMemory(self.id(), self.patch()),
             "delete" => Action::DeleteMemory(self.id()),
-            "tick" => Action::AdvanceTick,
+            "tick" => Action::AdvanceTick(None),
             "restore" => Action::RestoreMemories(self.ids()),
             "delete-each" => {
                 let (memory_type, namespace) = (self.memory_type(), self.get("namespace"));

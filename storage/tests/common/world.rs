@@ -144,7 +144,7 @@ impl World {
     pub fn warming(&mut self, random: &mut Random, ids: &[MemoryId], id: MemoryId) -> Command {
         let other = if ids.is_empty() { id } else { random.pick(ids) };
         match random.below(5) {
-            0 => command(Action::AdvanceTick),
+            0 => command(Action::AdvanceTick(None)),
             1 => command(Action::GiveFeedback(id, random.pick(&Signal::ALL))),
             2 if other != id => command(Action::CreateEdge(EdgeRef {
                 source: id,
