@@ -97,7 +97,7 @@ pub(crate) struct Reloader {
 impl Reloader {
     /// Reads the files again on each SIGHUP, and when they have changed and then stay as they are
     /// for an interval. If one of them is not usable, all previous credentials stay in use. Open
-    /// connections keep the certificates with which they began.
+    /// connections of clients keep the certificates with which they began.
     pub(crate) async fn reload_task(mut self, mut hangups: Signal) {
         let mut last = self.files.clone();
         loop {
@@ -129,6 +129,8 @@ impl Reloader {
         show_expiries(&self.expiries, new.expiries);
         self.public.reload_from_config(new.public);
         self.peers.reload_from_config(new.peer_server);
+        // After it: new ones are checked with the new certificates.
+        self.raft.end_peer_connections();
         self.app.set_operator_key(new.operator_key);
         Ok(())
     }

@@ -151,6 +151,13 @@ impl Handle {
         shared.peers.reload(tls).map_err(|error| causes(&error))
     }
 
+    /// Requests peers to end their connections to this node, and to open new ones.
+    pub fn end_peer_connections(&self) {
+        if let Some(shared) = self.shared() {
+            shared.peers.end_connections();
+        }
+    }
+
     /// Requests grants of requests for a tenant from the leader. `None` without a leader that
     /// responds by `deadline`.
     pub async fn grant(&self, request: &GrantRequest, deadline: Instant) -> Option<Grant> {

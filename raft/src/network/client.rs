@@ -14,7 +14,9 @@ use reqwest::{
 use storage::codec;
 use storage::model::cluster::GROUP;
 use storage::model::release::Release;
+use tokio::sync::watch;
 
+use crate::leader::queue::Claim;
 use crate::network::connection::{Connection, PROTOCOL, REASON_CHARS_MAX};
 use crate::network::identity::LocalNode;
 use crate::network::log_throttle::LogThrottle;
@@ -31,6 +33,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
 /// Time without an acknowledgement by the peer's operating system after which a connection ends.
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(4);
+/// The same of a snapshot. A receiver whose disk is slow acknowledges no more than its buffers hold.
+const SNAPSHOT_ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Certificates of a node for its connections to peers, as PEM texts.
 #[derive(Clone)]
@@ -80,12 +84,20 @@ pub(crate) struct Identified {
 
 pub(crate) struct Peers {
     pub(crate) local: Arc<LocalNode>,
-    /// Opens connections, and sends snapshots.
-    client: RwLock<Client>,
+    clients: RwLock<Clients>,
     /// One per peer that was called, by its address.
     connections: Mutex<HashMap<(Channel, String), Connection>>,
     log_throttle: LogThrottle,
     pub(crate) timings: Timings,
+    /// Counts uses of other certificates.
+    pub(crate) reloads: watch::Sender<u64>,
+}
+
+#[derive(Clone)]
+struct Clients {
+    /// Opens connections.
+    calls: Client,
+    snapshots: Client,
 }
 
 impl Peers {
@@ -94,16 +106,22 @@ impl Peers {
         tls: &PeerTls,
         timings: Timings,
     ) -> Result<Self, reqwest::Error> {
-        let (client, connections) = (RwLock::new(client(tls)?), Mutex::default());
-        Ok(Self { local, client, connections, log_throttle: LogThrottle::default(), timings })
+        let (clients, connections) = (RwLock::new(clients(tls)?), Mutex::default());
+        let (log_throttle, reloads) = (LogThrottle::default(), watch::Sender::new(0));
+        Ok(Self { local, clients, connections, log_throttle, timings, reloads })
     }
 
     /// Uses other certificates for calls from here on. They open new connections; calls in
     /// progress complete on the old ones. After an error nothing changes.
     pub(crate) fn reload(&self, tls: &PeerTls) -> Result<(), reqwest::Error> {
-        *self.client.write() = client(tls)?;
+        *self.clients.write() = clients(tls)?;
         self.connections.lock().clear();
         Ok(())
+    }
+
+    /// Requests peers to end their connections: they were checked with other certificates.
+    pub(crate) fn end_connections(&self) {
+        self.reloads.send_modify(|count| *count += 1);
     }
 
     pub(crate) async fn call(
@@ -118,7 +136,9 @@ impl Peers {
         let (is_timed, started) = (call != Rpc::Watch, Instant::now());
         let message = codec::encode(&self.request(Some(to), timeout, call));
         let bytes = message.len();
-        let called = tokio::time::timeout(timeout, self.exchange(channel, address, message)).await;
+        let claim = Claim::default();
+        let exchange = self.exchange(channel, address, message, claim.clone());
+        let called = tokio::time::timeout(timeout, exchange).await;
         if is_timed {
             let took = matches!(called, Ok(Ok(_))).then(|| started.elapsed());
             self.timings.record_call(to, channel.name(), bytes, took);
@@ -132,7 +152,10 @@ impl Peers {
                 Err(error)
             }
             // Not logged: the peer may be slow only.
-            Err(_) => Err(RpcError::Lost(format!("timeout after {} ms", timeout.as_millis()))),
+            Err(_) => {
+                let reason = format!("timeout after {} ms", timeout.as_millis());
+                Err(if claim.take() { RpcError::NotSent(reason) } else { RpcError::Lost(reason) })
+            }
         }
     }
 
@@ -144,7 +167,8 @@ impl Peers {
         timeout: Duration,
     ) -> Result<Identified, RpcError> {
         let message = codec::encode(&self.request(None, timeout, Rpc::Identify));
-        let called = tokio::time::timeout(timeout, self.exchange(channel, address, message)).await;
+        let exchange = self.exchange(channel, address, message, Claim::default());
+        let called = tokio::time::timeout(timeout, exchange).await;
         let response = called.map_err(|_| RpcError::Lost("timeout".into()))??;
         match response.result? {
             RpcResponse::Identified(is_pristine) => {
@@ -174,9 +198,10 @@ impl Peers {
         channel: Channel,
         address: &str,
         message: Vec<u8>,
+        claim: Claim,
     ) -> Result<Response, RpcError> {
         check_cut(address)?;
-        received(address, &self.start_call(channel, address, message).await?).await
+        received(address, &self.start_call(channel, address, message, claim).await?).await
     }
 
     /// Starts a call on the connection of a channel, which is opened if there is none.
@@ -185,16 +210,17 @@ impl Peers {
         channel: Channel,
         address: &str,
         message: Vec<u8>,
+        claim: Claim,
     ) -> impl Future<Output = Result<Bytes, RpcError>> + Send + use<> {
         let mut connections = self.connections.lock();
         let key = (channel, address.to_owned());
         if let Some(open) = connections.get(&key).filter(|open| !open.is_closed()) {
-            return open.call(message);
+            return open.call(message, claim);
         }
         connections.retain(|_, connection| !connection.is_closed());
         let url = format!("https://{address}{}", channel.path());
-        let connection = Connection::open(connect(self.client.read().clone(), url));
-        let call = connection.call(message);
+        let connection = Connection::open(connect(self.clients.read().calls.clone(), url));
+        let call = connection.call(message, claim);
         connections.insert(key, connection);
         call
     }
@@ -207,7 +233,7 @@ impl Peers {
     ) -> Result<Response, RpcError> {
         check_cut(address)?;
         let url = format!("https://{address}{}", Channel::Snapshot.path());
-        let client = self.client.read().clone();
+        let client = self.clients.read().snapshots.clone();
         let sent = client.post(url).body(body).send().await;
         let response = sent.map_err(|error| match error.is_connect() {
             true => RpcError::NotSent(causes(&error)),
@@ -321,7 +347,12 @@ async fn rejection(response: HttpResponse) -> String {
     format!("HTTP status {status}: {reason}")
 }
 
-fn client(tls: &PeerTls) -> Result<Client, reqwest::Error> {
+fn clients(tls: &PeerTls) -> Result<Clients, reqwest::Error> {
+    let calls = client(tls, ACKNOWLEDGE_TIMEOUT)?;
+    Ok(Clients { calls, snapshots: client(tls, SNAPSHOT_ACKNOWLEDGE_TIMEOUT)? })
+}
+
+fn client(tls: &PeerTls, acknowledge_timeout: Duration) -> Result<Client, reqwest::Error> {
     let identity = [&tls.certificate[..], b"\n", &tls.key].concat();
     Client::builder()
         .tls_certs_only(Certificate::from_pem_bundle(&tls.authority)?)
@@ -335,6 +366,6 @@ fn client(tls: &PeerTls) -> Result<Client, reqwest::Error> {
         .tcp_nodelay(true)
         .tcp_keepalive(KEEP_ALIVE_INTERVAL)
         .tcp_keepalive_interval(KEEP_ALIVE_INTERVAL)
-        .tcp_user_timeout(ACKNOWLEDGE_TIMEOUT)
+        .tcp_user_timeout(acknowledge_timeout)
         .build()
 }

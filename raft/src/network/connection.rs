@@ -1,30 +1,31 @@
 //! A connection between two nodes. It carries many calls at a time, each with a number.
 //!
-//! An upgrade of HTTP/1.1 (RFC 9110, section 7.8) opens it. Then both sides send frames:
-//!
-//! ```text
-//! length of the rest (u32, big-endian) | number of the call (u64, big-endian) | kind (u8) | message
-//! ```
+//! An upgrade of HTTP/1.1 (RFC 9110, section 7.8) opens it. Then both sides send frames (`frame.rs`).
 //!
 //! # Invariants
 //! - The receiver returns one frame for each call, in any order.
 //! - The caller reads responses also while it writes calls. Otherwise both sides could wait for
 //!   each other with full buffers.
 //! - A call that was not written has no effect. One that was written and has no response may have one.
+//! - The receiver may request that the connection ends. The caller then writes no further calls, and
+//!   closes it after the last response.
 
 use std::collections::HashMap;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::Bytes;
+use futures::future::FusedFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, SinkExt, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio_util::codec::{Framed, FramedRead, FramedWrite, LengthDelimitedCodec};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio_util::codec::{Framed, FramedRead, FramedWrite};
 
+use crate::leader::queue::Claim;
+use crate::network::frame::{CLOSING, FAILED, MESSAGE, NOT_READ, Returned, codec, frame, parse};
 use crate::network::message::{MESSAGE_BYTES_MAX, RpcError};
 
 /// Name of this protocol in the upgrade.
@@ -33,56 +34,8 @@ pub(crate) const PROTOCOL: &str = "hearth-calls-1";
 pub const CALLS_MAX: usize = 2_048 + 64;
 /// Calls that are written together.
 const CALLS_PER_WRITE: usize = 64;
-/// Bytes of a frame beside its length and its message.
-const HEADER_BYTES: usize = 9;
 /// Characters of an error text of a peer that are kept.
 pub(crate) const REASON_CHARS_MAX: usize = 300;
-
-/// What a call returns. The number of the kind is its position.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Returned {
-    /// An encoded response.
-    Message(Vec<u8>),
-    /// The call could not be decoded, so it has no effect. The text says why: every version can
-    /// read a text.
-    NotRead(String),
-    /// The call has no response, and may have an effect.
-    Failed(String),
-}
-
-impl Returned {
-    fn parts(&self) -> (u8, &[u8]) {
-        match self {
-            Self::Message(message) => (MESSAGE, message),
-            Self::NotRead(reason) => (NOT_READ, reason.as_bytes()),
-            Self::Failed(reason) => (FAILED, reason.as_bytes()),
-        }
-    }
-}
-
-const MESSAGE: u8 = 0;
-const NOT_READ: u8 = 1;
-const FAILED: u8 = 2;
-
-fn codec() -> LengthDelimitedCodec {
-    LengthDelimitedCodec::builder().max_frame_length(HEADER_BYTES + MESSAGE_BYTES_MAX).new_codec()
-}
-
-fn frame(number: u64, kind: u8, message: &[u8]) -> Bytes {
-    let mut frame = BytesMut::with_capacity(HEADER_BYTES + message.len());
-    frame.put_u64(number);
-    frame.put_u8(kind);
-    frame.put_slice(message);
-    frame.freeze()
-}
-
-/// The number, the kind and the message of a frame.
-fn parse(mut frame: BytesMut) -> io::Result<(u64, u8, Bytes)> {
-    if frame.len() < HEADER_BYTES {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame is too short"));
-    }
-    Ok((frame.get_u64(), frame.get_u8(), frame.freeze()))
-}
 
 /// The caller's side. It is opened by its first call, and ends with an error or when it is dropped.
 pub(crate) struct Connection {
@@ -93,6 +46,8 @@ pub(crate) struct Connection {
 
 struct Call {
     message: Vec<u8>,
+    /// Taken when it is written, or when its caller gives up before.
+    claim: Claim,
     caller: Caller,
 }
 
@@ -123,10 +78,12 @@ impl Connection {
         self.calls.is_closed()
     }
 
-    /// Starts a call. Its response follows in the returned future, which keeps the connection open.
+    /// Starts a call. Its response follows in the returned future, which keeps the connection open. A
+    /// caller that gives up and can take `claim` is sure that the call was not written.
     pub(crate) fn call(
         &self,
         message: Vec<u8>,
+        claim: Claim,
     ) -> impl Future<Output = Result<Bytes, RpcError>> + Send + use<> {
         let (calls, permits) = (self.calls.clone(), Arc::clone(&self.permits));
         async move {
@@ -136,7 +93,7 @@ impl Connection {
             let not_sent = || RpcError::NotSent("the connection has just ended".into());
             let permit = permits.acquire_owned().await.map_err(|_| not_sent())?;
             let (response, responded) = oneshot::channel();
-            let call = Call { message, caller: Caller { response, _permit: permit } };
+            let call = Call { message, claim, caller: Caller { response, _permit: permit } };
             calls.send(call).map_err(|_| not_sent())?;
             responded.await.map_err(|_| RpcError::Lost("the connection was lost".into()))?
         }
@@ -168,14 +125,24 @@ async fn exchange<S: AsyncRead + AsyncWrite>(
     calls: &mut mpsc::UnboundedReceiver<Call>,
 ) -> io::Result<()> {
     let (read, write) = tokio::io::split(stream);
-    let callers = Mutex::new(HashMap::new());
+    let (callers, closing) = (Mutex::new(HashMap::new()), Notify::new());
     let writing = async {
         let mut write = FramedWrite::new(write, codec());
         let (mut batch, mut number) = (Vec::new(), 0);
-        while calls.recv_many(&mut batch, CALLS_PER_WRITE).await > 0 {
-            for Call { message, caller } in batch.drain(..) {
+        loop {
+            let received = tokio::select! {
+                received = calls.recv_many(&mut batch, CALLS_PER_WRITE) => received,
+                () = closing.notified() => {
+                    calls.close();
+                    continue;
+                }
+            };
+            if received == 0 {
+                break;
+            }
+            for Call { message, claim, caller } in batch.drain(..) {
                 // Its caller has given up. Unwritten, it has no effect.
-                if caller.response.is_closed() {
+                if caller.response.is_closed() || !claim.take() {
                     continue;
                 }
                 number += 1;
@@ -191,6 +158,10 @@ async fn exchange<S: AsyncRead + AsyncWrite>(
         let mut read = FramedRead::new(read, codec());
         while let Some(frame) = read.try_next().await? {
             let (number, kind, message) = parse(frame)?;
+            if kind == CLOSING {
+                closing.notify_one();
+                continue;
+            }
             let caller: Option<Caller> = callers.lock().remove(&number);
             let caller = caller.ok_or_else(|| io::Error::other("a response without a call"))?;
             caller.send(response(kind, message));
@@ -213,20 +184,26 @@ fn response(kind: u8, message: Bytes) -> Result<Bytes, RpcError> {
     }
 }
 
-/// The receiver's side: runs calls until the caller closes the connection. All calls run in the
-/// task of the caller of this function.
+/// The receiver's side: runs calls until the caller closes the connection, and requests that once
+/// `closing` completes. All calls run in the task of the caller of this function.
 ///
 /// # Errors
 /// Those of the connection, and `InvalidData` for a frame that is too long or too short.
 pub(crate) async fn serve<F: Future<Output = Returned>>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     run: impl Fn(Bytes) -> F,
+    closing: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let mut frames = Framed::new(stream, codec());
     let mut running = FuturesUnordered::new();
+    let mut closing = std::pin::pin!(closing.fuse());
     let mut is_open = true;
     while is_open || !running.is_empty() {
         tokio::select! {
+            () = &mut closing, if !closing.is_terminated() => {
+                frames.feed(frame(0, CLOSING, &[])).await?;
+                SinkExt::<Bytes>::flush(&mut frames).await?;
+            }
             frame = frames.try_next(), if is_open && running.len() < CALLS_MAX => match frame? {
                 Some(frame) => {
                     let (number, kind, message) = parse(frame)?;
@@ -285,6 +262,13 @@ mod tests {
         Connection::open(std::future::ready(Ok(stream)))
     }
 
+    async fn serve<F: Future<Output = Returned>>(
+        stream: DuplexStream,
+        run: impl Fn(Bytes) -> F,
+    ) -> io::Result<()> {
+        super::serve(stream, run, pending()).await
+    }
+
     async fn echo(message: Bytes) -> Returned {
         Returned::Message(message.to_vec())
     }
@@ -298,7 +282,7 @@ mod tests {
             echo(message).await
         }));
         let connection = open(near);
-        let calls = (0..30_u8).map(|call| connection.call(vec![call; 100]));
+        let calls = (0..30_u8).map(|call| connection.call(vec![call; 100], Claim::default()));
         let responses = futures::future::join_all(calls).await;
         for (call, response) in (0..).zip(responses) {
             assert_eq!(response.unwrap(), vec![call; 100]);
@@ -310,7 +294,7 @@ mod tests {
         let (near, far) = tokio::io::duplex(1 << 10);
         tokio::spawn(serve(far, echo));
         let connection = open(near);
-        let calls = (0..2 * CALLS_MAX).map(|_| connection.call(vec![7; 10_000]));
+        let calls = (0..2 * CALLS_MAX).map(|_| connection.call(vec![7; 10_000], Claim::default()));
         let responses =
             tokio::time::timeout(Duration::from_secs(30), futures::future::join_all(calls));
         assert!(responses.await.unwrap().into_iter().all(|one| one.unwrap().len() == 10_000));
@@ -319,12 +303,18 @@ mod tests {
     #[tokio::test]
     async fn calls_that_were_not_written_have_no_effect() {
         let connection = Connection::open::<DuplexStream>(async { Err("refused".into()) });
-        let Err(RpcError::NotSent(reason)) = connection.call(vec![1]).await else { panic!() };
+        let Err(RpcError::NotSent(reason)) = connection.call(vec![1], Claim::default()).await
+        else {
+            panic!()
+        };
         assert_eq!(reason, "refused");
-        assert!(matches!(connection.call(vec![1]).await, Err(RpcError::NotSent(_))));
+        assert!(matches!(
+            connection.call(vec![1], Claim::default()).await,
+            Err(RpcError::NotSent(_))
+        ));
         assert!(connection.is_closed());
         let (near, _far) = tokio::io::duplex(1 << 10);
-        let too_long = open(near).call(vec![0; MESSAGE_BYTES_MAX + 1]).await;
+        let too_long = open(near).call(vec![0; MESSAGE_BYTES_MAX + 1], Claim::default()).await;
         assert!(matches!(too_long, Err(RpcError::NotSent(_))));
     }
 
@@ -334,7 +324,7 @@ mod tests {
         let (connected, connecting) = oneshot::channel::<DuplexStream>();
         let connecting = async { connecting.await.map_err(|error| error.to_string()) };
         let connection = Connection::open(connecting);
-        let abandoned = connection.call(vec![1]).now_or_never();
+        let abandoned = connection.call(vec![1], Claim::default()).now_or_never();
         assert!(abandoned.is_none(), "it waits for the connection");
         let (received, mut calls) = mpsc::unbounded_channel();
         tokio::spawn(serve(far, move |message: Bytes| {
@@ -342,7 +332,7 @@ mod tests {
             echo(message)
         }));
         connected.send(near).unwrap();
-        assert_eq!(connection.call(vec![2]).await.unwrap(), vec![2]);
+        assert_eq!(connection.call(vec![2], Claim::default()).await.unwrap(), vec![2]);
         assert_eq!(calls.try_recv().unwrap(), 2, "the other call has no effect");
     }
 
@@ -354,7 +344,7 @@ mod tests {
             echo(message).await
         }));
         let connection = open(near);
-        let calls = (0..3_u8).map(|call| connection.call(vec![call]));
+        let calls = (0..3_u8).map(|call| connection.call(vec![call], Claim::default()));
         let [first, second, third] = &futures::future::join_all(calls).await[..] else { panic!() };
         assert!(first.is_ok() && third.is_ok());
         let Err(RpcError::Lost(reason)) = second else { panic!("{second:?}") };
@@ -372,10 +362,59 @@ mod tests {
                 pending()
             })
         });
-        let call = tokio::spawn(connection.call(vec![1]));
+        let call = tokio::spawn(connection.call(vec![1], Claim::default()));
         received.notified().await;
         serving.abort();
         assert!(matches!(call.await.unwrap(), Err(RpcError::Lost(_))));
+    }
+
+    #[tokio::test]
+    async fn receiver_ends_a_connection_without_losing_calls() {
+        let (near, far) = tokio::io::duplex(1 << 10);
+        let (connection, close) = (open(near), Arc::new(Notify::new()));
+        let closing = Arc::clone(&close);
+        let serving = tokio::spawn(async move {
+            super::serve(far, echo, async { closing.notified().await }).await
+        });
+        let mut calls = Vec::new();
+        for number in 0..100_u8 {
+            calls.push(connection.call(vec![number], Claim::default()));
+            if number == 50 {
+                close.notify_one();
+            }
+        }
+        for (number, response) in (0..).zip(futures::future::join_all(calls).await) {
+            match response {
+                Ok(response) => assert_eq!(response, vec![number]),
+                Err(error) => assert!(matches!(error, RpcError::NotSent(_)), "{error}"),
+            }
+        }
+        serving.await.unwrap().unwrap();
+        let later = connection.call(vec![1], Claim::default()).await;
+        assert!(connection.is_closed() && matches!(later, Err(RpcError::NotSent(_))));
+    }
+
+    #[tokio::test]
+    async fn caller_knows_whether_its_call_was_written() {
+        let (connected, connecting) = oneshot::channel::<DuplexStream>();
+        let connecting = async { connecting.await.map_err(|error| error.to_string()) };
+        let (connection, claims) =
+            (Connection::open(connecting), [(); 2].map(|()| Claim::default()));
+        let early = connection.call(vec![1], claims[0].clone()).now_or_never();
+        assert!(early.is_none() && claims[0].take(), "it was not written");
+        let (near, far) = tokio::io::duplex(1 << 10);
+        let received = Arc::new(Notify::new());
+        let receiving = Arc::clone(&received);
+        tokio::spawn(serve(far, move |_| {
+            receiving.notify_one();
+            pending()
+        }));
+        connected.send(near).unwrap();
+        tokio::select! {
+            _ = connection.call(vec![2], claims[1].clone()) => unreachable!("it has no response"),
+            () = received.notified() => {}
+        }
+        assert!(!claims[1].take(), "it was written");
     }
 
     #[tokio::test]
@@ -392,7 +431,7 @@ mod tests {
             }
         }));
         let connection = open(near);
-        let call = tokio::spawn(connection.call(vec![1]));
+        let call = tokio::spawn(connection.call(vec![1], Claim::default()));
         received.notified().await;
         drop(connection);
         returned.notify_one();
@@ -404,7 +443,10 @@ mod tests {
     async fn unreadable_frames_are_rejected() {
         let (near, far) = tokio::io::duplex(1 << 20);
         tokio::spawn(serve(far, async |_| Returned::NotRead("format 9".into())));
-        let Err(RpcError::NotSent(reason)) = open(near).call(vec![9]).await else { panic!() };
+        let Err(RpcError::NotSent(reason)) = open(near).call(vec![9], Claim::default()).await
+        else {
+            panic!()
+        };
         assert_eq!(reason, "format 9");
         for frame in [&[0xff; 64][..], &[0, 0, 0, 3, 1, 2, 3], &[0, 0, 0]] {
             let (mut near, far) = tokio::io::duplex(1 << 20);

@@ -3,6 +3,7 @@
 
 pub(crate) mod client;
 pub(crate) mod connection;
+pub(crate) mod frame;
 pub(crate) mod identity;
 pub(crate) mod log_throttle;
 pub(crate) mod message;

@@ -27,7 +27,8 @@ use crate::integrity::{hash_status, quarantine_if_diverged};
 use crate::leader::watch::{WATCH_TIME, is_ended};
 use crate::membership::operations::Operator;
 use crate::network::client::Channel;
-use crate::network::connection::{PROTOCOL, Returned, serve};
+use crate::network::connection::{PROTOCOL, serve};
+use crate::network::frame::Returned;
 use crate::network::log_throttle::LogThrottle;
 use crate::network::message::{
     AppendRpc, Appended, PeerRejection, QuorumStatus, Request, Response, Rpc, RpcResponse,
@@ -78,10 +79,14 @@ async fn open(
         let text = format!("this version upgrades to the protocol {PROTOCOL} only");
         return (StatusCode::UPGRADE_REQUIRED, [(UPGRADE, PROTOCOL)], text).into_response();
     };
+    let mut reloads = server.shared.peers.reloads.subscribe();
     tokio::spawn(async move {
         // The caller closed the connection first.
         let Ok(stream) = upgrade.await else { return };
-        let served = serve(TokioIo::new(stream), |message| run_call(&server, message)).await;
+        // The caller's certificate was checked with what was in use before.
+        let closing = async { drop(reloads.changed().await) };
+        let run = |message| run_call(&server, message);
+        let served = serve(TokioIo::new(stream), run, closing).await;
         if let Err(error) = served.map_err(|error| error.to_string())
             && server.log_throttle.is_new(UNKNOWN_SENDER, &error)
         {
