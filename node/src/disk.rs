@@ -79,6 +79,11 @@ impl Disk {
         Ok(())
     }
 
+    /// The reserve in bytes.
+    pub(crate) fn reserve(&self) -> io::Result<u64> {
+        Ok(self.space_of(&self.data)?.reserve)
+    }
+
     /// Free space and reserve in words, and whether the disk is full.
     pub(crate) fn describe(&self) -> io::Result<(String, bool)> {
         let space = self.space_of(&self.data)?;

@@ -57,6 +57,7 @@ pub(crate) fn open(
             follower_timeout: Duration::from_secs(compaction.follower_timeout_seconds),
         },
         verify_interval: Duration::from_secs(timing.verify_seconds),
+        disk_reserve: disk.reserve().map_err(cannot("measure the free disk space"))?,
     };
     let raft = match raft::start(&settings, tls, serve, data, writer, log) {
         Ok(raft) => raft,

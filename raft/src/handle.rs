@@ -272,7 +272,7 @@ impl Handle {
     /// A new folder for a copy of the state. `None` on a quarantined node, whose state must not be
     /// copied.
     pub fn copy_folder(&self) -> Option<SnapshotFolder> {
-        self.shared().map(|shared| shared.snapshots.next_folder())
+        self.shared().map(|shared| shared.incoming.snapshots.next_folder())
     }
 
     /// Metrics of the steps of a write; `None` on a quarantined node.
@@ -328,6 +328,7 @@ impl Handle {
             Ok(Err(error)) => tracing::warn!(%error, "raft shutdown failed"),
             Err(_) => tracing::warn!("raft does not respond: the node stops without it"),
         }
+        running.shared.incoming.clear();
         let threads = running.threads.lock().take();
         if let Some(Threads { runtime, executor }) = threads {
             // Blocks until the threads end, so it must not run on a thread of an async runtime.

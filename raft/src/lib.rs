@@ -25,6 +25,7 @@ mod forward;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod handle;
+mod incoming;
 mod integrity;
 mod leader;
 mod log;
@@ -78,6 +79,7 @@ pub use types::{NodeId, is_address};
 
 use contact::Contact;
 use handle::Threads;
+use incoming::Incoming;
 use leader::executor::Executor;
 use log::store::LogStore;
 use membership::{feature_level, full_disk, maintenance};
@@ -117,6 +119,8 @@ pub struct Settings {
     pub compaction: LogCompaction,
     /// Interval of the comparison of all nodes' states.
     pub verify_interval: Duration,
+    /// Free disk space in bytes that a received snapshot must leave.
+    pub disk_reserve: u64,
 }
 
 /// Serves routes to callers with a certificate of the cluster's authority only. Runs on raft's
@@ -145,10 +149,11 @@ pub fn start(
     let timings = Timings::default();
     let log_store = LogStore::open(Arc::clone(&log), data, fault.clone(), &timings)?;
     let snapshots = Snapshots::open(data)?;
+    let incoming = Incoming::new(snapshots.clone(), writer.receiver(), settings.disk_reserve);
     let state_machine = StateMachine::new(
         writer,
         Some(log_store.writer.clone()),
-        snapshots.clone(),
+        snapshots,
         fault.clone(),
         &timings,
     )?;
@@ -181,7 +186,7 @@ pub fn start(
         StartError::Raft(local.fault.cause().unwrap_or_else(|| fatal.to_string()))
     })?;
     started_raft.get_or_init(|| raft.clone());
-    let shared = Shared::new(raft, peers, log, applied, snapshots, settings.election_max);
+    let shared = Shared::new(raft, peers, log, applied, incoming, settings.election_max);
     let shared = Arc::new(shared);
     for task in [
         maintenance::run(Arc::clone(&shared), settings.compaction).boxed(),

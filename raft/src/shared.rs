@@ -19,12 +19,13 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{SubmitError, SubmitResult};
+use crate::incoming::Incoming;
 use crate::leader::queue::{Queue, QueuedCommand};
 use crate::leader::rates::{Grant, GrantRequest, Limits, Rates};
 use crate::network::client::Peers;
 use crate::network::identity::LocalNode;
 use crate::shared_use::SharedUse;
-use crate::state_machine::{Raft, Snapshots};
+use crate::state_machine::Raft;
 use crate::types::{NodeId, TypeConfig};
 
 /// Age of the last message of a member up to which it counts as up.
@@ -60,8 +61,7 @@ pub(crate) struct Shared {
     pub(crate) some_disk_full: AtomicBool,
     /// Index up to which the log is kept outside the cluster, too; `u64::MAX` if it is not to be.
     pub(crate) shipped: AtomicU64,
-    /// Where copies of the state go.
-    pub(crate) snapshots: Snapshots,
+    pub(crate) incoming: Incoming,
 }
 
 /// Counters of a node since the start of its process.
@@ -105,7 +105,7 @@ impl Shared {
         peers: Arc<Peers>,
         log: Arc<Log>,
         applied: watch::Receiver<u64>,
-        snapshots: Snapshots,
+        incoming: Incoming,
         lease: Duration,
     ) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl Shared {
             memory_full: AtomicBool::new(false),
             some_disk_full: AtomicBool::new(false),
             shipped: AtomicU64::new(u64::MAX),
-            snapshots,
+            incoming,
         }
     }
 

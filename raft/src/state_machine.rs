@@ -28,8 +28,9 @@ use futures::stream::TryReadyChunksError;
 use futures::{Stream, TryStreamExt};
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend};
+use parking_lot::Mutex;
 use storage::model::cluster::Position;
-use storage::{ApplyOutcome, EntryBody, Flusher, Reader, Writer, codec};
+use storage::{ApplyOutcome, EntryBody, Flusher, Reader, Received, Writer, codec};
 use tokio::sync::watch;
 
 use crate::fault::Fault;
@@ -89,7 +90,7 @@ pub(crate) fn apply(writer: &mut Writer, entry: Entry) -> storage::Result<ApplyO
 }
 
 impl RaftStateMachine<TypeConfig> for StateMachine {
-    type SnapshotData = SnapshotFolder;
+    type SnapshotData = SnapshotState;
     type SnapshotBuilder = Builder;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
@@ -132,15 +133,17 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
 
     async fn install_snapshot(
         &mut self,
-        meta: &SnapshotMeta,
-        snapshot: SnapshotFolder,
+        _meta: &SnapshotMeta,
+        SnapshotState { folder, opened }: SnapshotState,
     ) -> io::Result<()> {
-        let meta = meta.clone();
-        let is_announced =
-            move |position: &Position| snapshot_meta(position).is_ok_and(|found| found == meta);
-        let installed =
-            self.writer.run(move |writer| writer.install(&snapshot.path, is_announced)).await;
-        installed.map_err(self.fault.fail())?;
+        let switch = move |writer: &mut Writer| {
+            let received = match opened.lock().take() {
+                Some(received) => received,
+                None => writer.receiver().open(&folder.path)?,
+            };
+            writer.switch(received)
+        };
+        self.writer.run(switch).await.map_err(self.fault.fail())?;
         self.applied.send_replace(self.reader.position().index);
         Ok(())
     }
@@ -154,12 +157,28 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         let copied = self.writer.run(move |writer| writer.checkpoint(&path)).await;
         let position = copied.map_err(self.fault.fail())?;
         let meta = snapshot_meta(&position).map_err(self.fault.fail())?;
-        Ok(Some(Snapshot { meta, snapshot: folder }))
+        Ok(Some(Snapshot { meta, snapshot: folder.into() }))
     }
 }
 
 /// openraft's snapshot, with its folder.
-pub(crate) type Snapshot = openraft::type_config::alias::SnapshotOf<TypeConfig, SnapshotFolder>;
+pub(crate) type Snapshot = openraft::type_config::alias::SnapshotOf<TypeConfig, SnapshotState>;
+
+/// An opened state, until it is installed. Each snapshot that is given to Raft shares it.
+pub(crate) type Opened = Arc<Mutex<Option<Received>>>;
+
+/// The state of a snapshot: a copy in a folder, which this node sends; or one that it has received
+/// and opened.
+pub(crate) struct SnapshotState {
+    pub(crate) folder: SnapshotFolder,
+    pub(crate) opened: Opened,
+}
+
+impl From<SnapshotFolder> for SnapshotState {
+    fn from(folder: SnapshotFolder) -> Self {
+        Self { folder, opened: Opened::default() }
+    }
+}
 
 /// A folder with a copy of a state. A drop removes the folder, unless the engine has moved it.
 #[derive(Debug)]
@@ -195,7 +214,7 @@ pub(crate) struct Snapshots {
 
 impl Snapshots {
     pub(crate) fn open(data: &Path) -> io::Result<Self> {
-        let root = data.join("snapshots");
+        let root = data.join("state/snapshots");
         match std::fs::remove_dir_all(&root) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => std::fs::create_dir_all(&root)?,
@@ -232,12 +251,12 @@ pub(crate) struct Builder {
 }
 
 impl RaftSnapshotBuilder<TypeConfig> for Builder {
-    type SnapshotData = SnapshotFolder;
+    type SnapshotData = SnapshotState;
 
     async fn build_snapshot(&mut self) -> io::Result<Snapshot> {
         let flushed = tokio::task::block_in_place(|| self.flusher.flush());
         let position = flushed.map_err(self.fault.fail())?;
         let meta = snapshot_meta(&position).map_err(self.fault.fail())?;
-        Ok(Snapshot { meta, snapshot: self.snapshots.next_folder() })
+        Ok(Snapshot { meta, snapshot: self.snapshots.next_folder().into() })
     }
 }

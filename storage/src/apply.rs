@@ -25,6 +25,7 @@ use crate::model::journal::Cursor;
 use crate::model::memory::{Memory, MemoryState};
 use crate::model::models::VectorPlace;
 use crate::reader::Reader;
+use crate::received::{Received, Receiver};
 use crate::table::key::{Key, Kind, prefix};
 use crate::table::state::stage;
 use crate::table::view::View;
@@ -158,22 +159,21 @@ impl Writer {
         Ok(position)
     }
 
-    /// Replaces the whole state by the one in the folder `source`, if `accept` returns true for
-    /// its position. Moves `source`. Running reads finish on the old state.
+    /// A handle that opens received states, for use beside the writer.
+    pub fn receiver(&self) -> Receiver {
+        Receiver::new(self.reader.clone(), self.folder.clone(), self.options.clone())
+    }
+
+    /// Replaces the whole state by a received one. Running reads finish on the old state.
     ///
     /// # Errors
-    /// If `source` cannot be opened or moved, or is not accepted. The old state then stays.
-    pub fn install(&mut self, source: &Path, accept: impl FnOnce(&Position) -> bool) -> Result<()> {
+    /// If the file system fails. The old state then stays.
+    pub fn switch(&mut self, received: Received) -> Result<()> {
         let before = self.reader.engine();
-        let next = self.folder.adopt(before.state.path(), source)?;
-        fail::fail_point!("snapshot-install", |_| std::process::abort());
-        let engine = Engine::open(&next, &self.options)?;
-        if !accept(&engine.position.read()) {
-            engine.state.retire();
-            return Err(Error::Misuse("the state is not the one that was announced".into()));
-        }
-        self.folder.switch(&next)?;
-        self.reader.replace(engine);
+        // First: a failed sync leaves open which of the two folders is the present one.
+        received.0.state.keep();
+        self.folder.switch(received.0.state.path())?;
+        self.reader.replace(received.0);
         self.builder.wake();
         before.state.retire();
         Ok(())

@@ -15,6 +15,7 @@ use crate::file;
 const CURRENT: &str = "CURRENT";
 
 /// The folder `state/`, with its numbered state folders.
+#[derive(Clone)]
 pub(crate) struct Folder {
     root: PathBuf,
     env: Option<Env>,

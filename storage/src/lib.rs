@@ -44,6 +44,7 @@ mod parts;
 mod patch;
 mod reader;
 mod receipts;
+mod received;
 mod records;
 mod reply;
 mod row_faults;
@@ -84,6 +85,7 @@ pub use outbox::Deliveries;
 pub use parts::EqualParts;
 pub use patch::{MemoryPatch, TenantPatch, TriggerPatch};
 pub use reader::Reader;
+pub use received::{Received, Receiver};
 pub use reply::{FeedbackReply, Imported, Rejection, Reply, Touched};
 pub use row_faults::{RowFault, RowFaults};
 pub use search::{

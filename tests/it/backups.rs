@@ -193,7 +193,7 @@ async fn half_a_backup_is_none() {
     }
     node.kill();
     node.restart().await;
-    let left = std::fs::read_dir(node.data().join("snapshots")).unwrap().count();
+    let left = std::fs::read_dir(node.data().join("state/snapshots")).unwrap().count();
     assert_eq!(left, 0, "what was left is removed");
     writers.acknowledge(20).await;
     let (succeeded, text) = place.create(&cluster, node).await;

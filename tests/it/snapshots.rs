@@ -82,6 +82,65 @@ async fn receiver_crashes_while_receiving_and_installing_a_snapshot() {
     assert_caught_up(&cluster, node).await;
 }
 
+/// The name of the state in use, and the number of states in the data folder.
+#[cfg(feature = "failpoints")]
+fn states(node: &Node) -> (String, usize) {
+    let folder = node.data().join("state");
+    let current = std::fs::read_to_string(folder.join("CURRENT")).unwrap();
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    (current, names.filter(|name| name.to_string_lossy().starts_with('0')).count())
+}
+
+/// It opens and indexes a snapshot beside Raft. A cluster of three needs its vote meanwhile.
+#[cfg(feature = "failpoints")]
+#[tokio::test]
+async fn node_votes_while_it_opens_a_snapshot() {
+    let (cluster, behind) = with_one_behind().await;
+    let leader = cluster.leader().await;
+    let (node, other) = (cluster.at(behind), cluster.at(3 - behind - leader));
+    let before = states(node).0;
+    let _process = node.serve_with(&[("FAILPOINTS", "snapshot-open=1*sleep(20000)->off")]);
+    let opening = eventually("it opens", async || states(node).1, |states| *states == 2);
+    opening.await;
+    cluster.at(leader).kill();
+    let leads = async || other.status().await.map(|status| status["role"] == "leader");
+    eventually("the other node leads", leads, |leads| *leads == Some(true)).await;
+    assert_eq!(states(node), (before, 2), "it still opens the snapshot");
+    cluster.at(leader).start();
+    cluster.at(leader).ready().await;
+    assert_caught_up(&cluster, node).await;
+}
+
+/// A receiver may stop reading for longer than a dead machine is waited for.
+#[cfg(feature = "failpoints")]
+#[tokio::test]
+async fn stalled_transfer_goes_on() {
+    let (cluster, behind) = with_one_behind().await;
+    let leader = cluster.at(cluster.leader().await);
+    // More than the buffers of a connection hold.
+    leader.store_each((0..500).map(|number| json!({"label": random_text(number, 60_000)}))).await;
+    let node = cluster.at(behind);
+    let _process = node.serve_with(&[("FAILPOINTS", "snapshot-receive=1*off->1*sleep(8000)->off")]);
+    assert_caught_up(&cluster, node).await;
+    let log = std::fs::read_to_string(node.data().join("served.log")).unwrap();
+    assert!(!log.contains("snapshot not received"), "{log}");
+}
+
+/// A snapshot that does not fit is not received. The node stays as it was.
+#[tokio::test]
+async fn snapshot_without_space_is_not_received() {
+    let (cluster, behind) = with_one_behind().await;
+    let node = cluster.at(behind);
+    let process = node.serve_with(&[("HEARTH__DISK__RESERVE_BYTES", "1000000000000000")]);
+    let log = async || process.log();
+    let is_said = |log: &String| log.contains("no space for a snapshot");
+    eventually("it says so", log, is_said).await;
+    assert_eq!(node.metric("hearth_snapshots_installed_total").await, 0.0);
+    drop(process);
+    node.start();
+    assert_caught_up(&cluster, node).await;
+}
+
 #[cfg(feature = "failpoints")]
 #[tokio::test]
 async fn leader_crashes_while_building_a_snapshot() {
@@ -93,16 +152,7 @@ async fn leader_crashes_while_building_a_snapshot() {
     let crashing = leader.serve_with(&[("FAILPOINTS", "snapshot-build=2*off->return")]);
     leader.ready().await;
     // The node behind cannot lead. The third node may lead at first.
-    let to = json!({"to": leader.id()});
-    let transferred = async || {
-        let found = cluster.leader().await;
-        if found != position {
-            let transfer = cluster.at(found).ops_request(Method::POST, "/cluster/transfer");
-            drop(transfer.json(&to).try_send().await);
-        }
-        found
-    };
-    eventually("it leads again", transferred, |found| *found == position).await;
+    cluster.transfer_to(position).await;
     cluster.at(behind).start();
     assert_crashed(crashing).await;
     leader.restart().await;

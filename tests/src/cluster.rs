@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
 use crate::disk::Disk;
-use crate::{Agent, Node, PATIENCE, Value, array, client, eventually, process, signal, string};
+use crate::{
+    Agent, Method, Node, PATIENCE, Value, array, client, eventually, json, process, signal, string,
+};
 
 /// Lines of a node's log that a failed test prints.
 const LOG_LINES: usize = 20;
@@ -166,6 +168,20 @@ impl Cluster {
     pub async fn leader_first<const N: usize>(&self) -> [&Node; N] {
         let leader = self.leader().await;
         std::array::from_fn(|at| &self.nodes[(leader + at) % self.nodes.len()])
+    }
+
+    /// Transfers leadership to the node at this position. An attempt may fail while it lacks entries.
+    pub async fn transfer_to(&self, at: usize) {
+        let to = json!({"to": self.at(at).id()});
+        let transferred = async || {
+            let found = self.leader().await;
+            if found != at {
+                let transfer = self.at(found).ops_request(Method::POST, "/cluster/transfer");
+                drop(transfer.json(&to).try_send().await);
+            }
+            found
+        };
+        eventually("it leads", transferred, |found| *found == at).await;
     }
 
     /// A client with its own connections.

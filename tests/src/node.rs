@@ -232,7 +232,7 @@ impl Node {
 
     /// [`Self::restart`], with further environment variables.
     pub async fn restart_with(&self, environment: &[(&str, &str)]) {
-        *self.restarted() = Some(self.serve_with(environment));
+        self.start_with(environment);
         self.ready().await;
     }
 

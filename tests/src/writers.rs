@@ -15,6 +15,18 @@ pub fn random_after(random: u64) -> u64 {
     random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
 }
 
+/// So many characters that compress to half of that.
+pub fn random_text(seed: u64, characters: usize) -> String {
+    let numbers = std::iter::successors(Some(seed), |last| Some(random_after(*last)));
+    let mut text: String = numbers.skip(1).take(characters.div_ceil(16)).map(hex).collect();
+    text.truncate(characters);
+    text
+}
+
+fn hex(number: u64) -> String {
+    format!("{number:016x}")
+}
+
 /// Writers that create memories until they are stopped.
 pub struct Writers {
     shared: Arc<Shared>,

@@ -5,6 +5,7 @@ pub(crate) mod client;
 pub(crate) mod connection;
 pub(crate) mod frame;
 pub(crate) mod identity;
+pub(crate) mod install;
 pub(crate) mod log_throttle;
 pub(crate) mod message;
 pub(crate) mod server;
@@ -26,7 +27,7 @@ use openraft::raft::{
 use crate::log::record::{LogIdRecord, VoteRecord};
 use crate::network::client::{Channel, Peers};
 use crate::network::message::{AppendRpc, QuorumStatus, Rpc, RpcError, RpcResponse};
-use crate::state_machine::{Raft, Snapshot, SnapshotFolder};
+use crate::state_machine::{Raft, Snapshot, SnapshotState};
 use crate::types::{Address, LogId, NodeId, TypeConfig, Vote};
 
 /// Timeout of AppendEntries. The follower syncs within it, possibly on a slow disk.
@@ -136,7 +137,7 @@ fn unexpected() -> RPCError<TypeConfig> {
 }
 
 impl RaftNetworkV2<TypeConfig> for Link {
-    type SnapshotData = SnapshotFolder;
+    type SnapshotData = SnapshotState;
 
     async fn append_entries(
         &mut self,

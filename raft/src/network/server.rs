@@ -29,6 +29,7 @@ use crate::membership::operations::Operator;
 use crate::network::client::Channel;
 use crate::network::connection::{PROTOCOL, serve};
 use crate::network::frame::Returned;
+use crate::network::install::{install, needs_files};
 use crate::network::log_throttle::LogThrottle;
 use crate::network::message::{
     AppendRpc, Appended, PeerRejection, QuorumStatus, Request, Response, Rpc, RpcResponse,
@@ -36,7 +37,7 @@ use crate::network::message::{
 };
 use crate::network::transfer::{read_announcement, read_files};
 use crate::shared::Shared;
-use crate::state_machine::{Snapshot, SnapshotFolder};
+use crate::state_machine::SnapshotFolder;
 use crate::types::{LogId, NodeId};
 
 /// Maximum timeout of a call, whatever its sender requests.
@@ -284,7 +285,8 @@ impl Server {
         Ok(RpcResponse::Appended(appended))
     }
 
-    /// Reads a snapshot into a new folder. A drop of the handle removes the folder.
+    /// Reads a snapshot into a new folder, if this node needs its files. A drop of the handle removes
+    /// the folder.
     fn receive(
         &self,
         mut input: impl io::Read,
@@ -296,8 +298,12 @@ impl Server {
         let Rpc::Snapshot(call) = request.call else {
             return Err(io::Error::other("the request announces no snapshot"));
         };
-        let folder = self.shared.snapshots.next_folder();
-        read_files(&mut input, &call.files, &folder.path)?;
+        let folder = self.shared.incoming.snapshots.next_folder();
+        if needs_files(&self.shared, &call.vote.into(), call.last.map(LogId::from)) {
+            let bytes = call.files.iter().map(|(_, bytes)| bytes).sum();
+            self.shared.incoming.check_space(&self.shared.local.data, bytes)?;
+            read_files(&mut input, &call.files, &folder.path)?;
+        }
         Ok(Ok((call, folder)))
     }
 
@@ -306,10 +312,9 @@ impl Server {
             tracing::warn!(%error, "unreadable announcement of a snapshot");
             PeerRejection::Unavailable
         })?;
-        let snapshot = Snapshot { meta, snapshot: folder };
-        let installed = self.shared.raft.install_full_snapshot(call.vote.into(), snapshot).await;
-        let installed = installed.map_err(unavailable)?;
-        self.shared.peers.timings.installed_snapshots.inc();
-        Ok(RpcResponse::Installed((&installed.vote).into()))
+        // In a task of its own: it goes on when the leader ends, and its connection.
+        let installing = install(Arc::clone(&self.shared), call.vote.into(), meta, folder);
+        let vote = tokio::spawn(installing).await.map_err(unavailable)??;
+        Ok(RpcResponse::Installed((&vote).into()))
     }
 }

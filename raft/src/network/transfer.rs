@@ -37,7 +37,7 @@ pub(crate) async fn send(
 ) -> Result<RpcResponse, RpcError> {
     let read_error =
         |error: io::Error| RpcError::NotSent(format!("cannot read the snapshot: {error}"));
-    let folder = snapshot.snapshot.path.clone();
+    let folder = snapshot.snapshot.folder.path.clone();
     let files = list(&folder).map_err(read_error)?;
     let call = SnapshotRpc {
         vote,

@@ -81,7 +81,12 @@ impl State {
         std::mem::forget(Arc::clone(self));
     }
 
-    /// Marks this state as superseded. The last drop removes its folder.
+    /// Marks this state as the present one: its folder stays.
+    pub(crate) fn keep(&self) {
+        self.folder.retired.store(false, Ordering::Relaxed);
+    }
+
+    /// Marks this state as one that is not present. The last drop removes its folder.
     pub(crate) fn retire(&self) {
         self.folder.retired.store(true, Ordering::Relaxed);
     }
