@@ -150,6 +150,8 @@ soak: setup kept
 	    --features failpoints --test it failover -- --nocapture --test-threads 1
 	@HEARTH_SECONDS=900 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it faults -- --nocapture
+	@HEARTH_SECONDS=300 cargo test --quiet --release -p tests \
+	    --features failpoints --test it timers -- --nocapture
 	@HEARTH_RUNS=200 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it deliveries -- --nocapture
 	@HEARTH_EXAMPLES=100 HEARTH_PHASES=examples,coverage,fuzzing cargo test --quiet --release -p tests \

@@ -1,9 +1,10 @@
 //! What a node needs, examined without starting it: `hearth serve --check` and `hearth doctor`.
 
 use std::fmt::Display;
+use std::io::{self, Write};
 use std::net::TcpListener;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -19,6 +20,8 @@ use crate::webhooks::Webhooks;
 
 /// Days before its expiry from which a certificate should be renewed.
 const RENEW_DAYS: i64 = 14;
+/// Syncs of a file that are measured.
+const SYNCS: usize = 10;
 /// Time limit of a connection to another node.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -43,10 +46,51 @@ pub(crate) async fn check(config: &Config) -> Vec<(&'static str, CheckResult)> {
     ] {
         results.push((name, listener(address)));
     }
+    let mut slowest = Duration::ZERO;
     for address in config.cluster.members.values() {
-        results.push(("member", member(address).await));
+        let (result, took) = member(address).await;
+        results.push(("member", result));
+        slowest = slowest.max(took);
     }
+    results.push(("timers", timers(config, slowest)));
     results
+}
+
+/// Whether the timers of Raft suit this network and this disk (docs/cluster.md). `round_trip` is the
+/// time of a message to the farthest member and back.
+fn timers(config: &Config, round_trip: Duration) -> CheckResult {
+    let sync = match config.node.data.exists() {
+        true => slowest_sync(&config.node.data).map_err(cannot("measure a sync of the disk"))?,
+        false => Duration::ZERO,
+    };
+    let heartbeat = Duration::from_millis(config.raft.heartbeat_ms);
+    // The time that openraft gives a call for a vote.
+    let vote = Duration::from_millis(config.raft.election_min_ms) * 3 / 4;
+    let took = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
+    let found = format!("a round trip takes {}, a sync {}", took(round_trip), took(sync));
+    let mend = |key: &str, least: Duration| {
+        Err(format!("{found}: set raft.{key} to {} or more, on all nodes", least.as_millis()))
+    };
+    if round_trip > heartbeat {
+        return mend("heartbeat_ms", 2 * round_trip);
+    }
+    if round_trip + sync > vote {
+        return mend("election_min_ms", 2 * (round_trip + sync));
+    }
+    Ok(found)
+}
+
+/// The longest of some syncs of a file in a folder. The file has no name.
+fn slowest_sync(folder: &Path) -> io::Result<Duration> {
+    let mut file = tempfile::tempfile_in(folder)?;
+    let mut slowest = Duration::ZERO;
+    for _ in 0..SYNCS {
+        file.write_all(&[0; 4_096])?;
+        let started = Instant::now();
+        file.sync_data()?;
+        slowest = slowest.max(started.elapsed());
+    }
+    Ok(slowest)
 }
 
 /// Prints one line for each check. An error counts those that need to be mended.
@@ -140,13 +184,18 @@ fn listener(address: impl std::net::ToSocketAddrs + Display) -> CheckResult {
     }
 }
 
-async fn member(address: &str) -> CheckResult {
-    let resolved = tokio::net::lookup_host(address).await;
-    if resolved.map_err(|error| format!("cannot resolve {address}: {error}"))?.next().is_none() {
-        return Err(format!("{address} has no address"));
+/// Connects to a member. Returns also the time that it took; zero if it accepted no connection.
+async fn member(address: &str) -> (CheckResult, Duration) {
+    let found: Vec<_> = match tokio::net::lookup_host(address).await {
+        Ok(found) => found.collect(),
+        Err(error) => return (Err(format!("cannot resolve {address}: {error}")), Duration::ZERO),
+    };
+    if found.is_empty() {
+        return (Err(format!("{address} has no address")), Duration::ZERO);
     }
-    match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
-        Ok(Ok(_)) => Ok(format!("{address} accepts connections")),
-        Ok(Err(_)) | Err(_) => Ok(format!("{address} accepts no connection now")),
+    let started = Instant::now();
+    match timeout(CONNECT_TIMEOUT, TcpStream::connect(&found[..])).await {
+        Ok(Ok(_)) => (Ok(format!("{address} accepts connections")), started.elapsed()),
+        Ok(Err(_)) | Err(_) => (Ok(format!("{address} accepts no connection now")), Duration::ZERO),
     }
 }

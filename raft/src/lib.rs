@@ -89,7 +89,7 @@ use network::identity::LocalNode;
 use network::log_throttle::LogThrottle;
 use network::message::ENTRIES_MAX;
 use network::server::{Server, router};
-use shared::Shared;
+use shared::{Shared, Timers};
 use state_machine::{Raft, Snapshots, StateMachine};
 use system_clock::SystemClock;
 
@@ -144,9 +144,8 @@ pub fn start(
     if let Some(reason) = integrity::quarantine_reason(data)? {
         return Err(StartError::Quarantined(reason));
     }
-    let config = config(settings)?;
+    let (config, timings) = (config(settings)?, Timings::default());
     let (log, fault, reader) = (Arc::new(log), Fault::default(), writer.reader().clone());
-    let timings = Timings::default();
     let log_store = LogStore::open(Arc::clone(&log), data, fault.clone(), &timings)?;
     let snapshots = Snapshots::open(data)?;
     let incoming = Incoming::new(snapshots.clone(), writer.receiver(), settings.disk_reserve);
@@ -186,8 +185,8 @@ pub fn start(
         StartError::Raft(local.fault.cause().unwrap_or_else(|| fatal.to_string()))
     })?;
     started_raft.get_or_init(|| raft.clone());
-    let shared = Shared::new(raft, peers, log, applied, incoming, settings.election_max);
-    let shared = Arc::new(shared);
+    let timers = Timers { lease: settings.election_max, heartbeat: settings.heartbeat };
+    let shared = Arc::new(Shared::new(raft, peers, log, applied, incoming, timers));
     for task in [
         maintenance::run(Arc::clone(&shared), settings.compaction).boxed(),
         integrity::run(Arc::clone(&shared), settings.verify_interval).boxed(),

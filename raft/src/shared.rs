@@ -31,6 +31,15 @@ use crate::types::{NodeId, TypeConfig};
 /// Age of the last message of a member up to which it counts as up.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
+/// Timers of Raft.
+#[derive(Clone, Copy)]
+pub(crate) struct Timers {
+    /// Maximum age of the last quorum acknowledgement at which commands are accepted.
+    pub(crate) lease: Duration,
+    /// Time between two heartbeats.
+    pub(crate) heartbeat: Duration,
+}
+
 /// Shared by handle, executor and peer listener.
 pub(crate) struct Shared {
     pub(crate) raft: Raft,
@@ -39,8 +48,9 @@ pub(crate) struct Shared {
     pub(crate) log: Arc<Log>,
     /// Index of the last applied entry.
     pub(crate) applied: watch::Receiver<u64>,
-    /// Maximum age of the last quorum acknowledgement at which commands are accepted.
-    lease: Duration,
+    pub(crate) timers: Timers,
+    /// When this node learned of its present leader.
+    pub(crate) led_since: Mutex<Instant>,
     /// The counters. Those of the log and the clock are 0 here.
     pub(crate) totals: Mutex<Totals>,
     pub(crate) queue: Mutex<Queue>,
@@ -106,7 +116,7 @@ impl Shared {
         log: Arc<Log>,
         applied: watch::Receiver<u64>,
         incoming: Incoming,
-        lease: Duration,
+        timers: Timers,
     ) -> Self {
         Self {
             raft,
@@ -114,7 +124,8 @@ impl Shared {
             peers,
             log,
             applied,
-            lease,
+            timers,
+            led_since: Mutex::new(Instant::now()),
             totals: Mutex::default(),
             queue: Mutex::default(),
             used: SharedUse::default(),
@@ -218,7 +229,7 @@ impl Shared {
         }
     }
 
-    /// Counts changes of the leader, until raft stops.
+    /// Counts and logs changes of the leader, until raft stops.
     pub(crate) async fn count_leaders(self: Arc<Self>) {
         let mut last = None;
         let led = |metrics: &RaftServerMetrics<TypeConfig>| {
@@ -228,6 +239,9 @@ impl Shared {
             self.wait_metrics(|of| led(of).filter(|led| Some(*led) != last)).await
         {
             last = Some(next);
+            *self.led_since.lock() = Instant::now();
+            let (term, leader) = next;
+            tracing::info!(leader, term, "this node has a leader");
             self.totals.lock().leader_changes += 1;
         }
     }
@@ -247,7 +261,7 @@ impl Shared {
     /// Queues `command` for this node's executor, and waits for the outcome.
     pub(crate) async fn submit(&self, command: Command, deadline: Instant) -> SubmitResult {
         // Without a quorum for a lease, a command might stay uncommitted without limit.
-        if self.leader_staleness().is_none_or(|age| age > self.lease) {
+        if self.leader_staleness().is_none_or(|age| age > self.timers.lease) {
             return Err(SubmitError::NoLeader);
         }
         // The node that received the request has checked its own memory only.
@@ -338,14 +352,37 @@ impl Shared {
     /// While this node leads: time since a quorum last acknowledged it. A cluster of one is its
     /// own quorum.
     pub(crate) fn leader_staleness(&self) -> Option<Duration> {
-        if !self.is_serving() {
-            return None;
-        }
+        if self.is_serving() { self.quorum_age() } else { None }
+    }
+
+    fn quorum_age(&self) -> Option<Duration> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         match metrics.membership_config.voter_ids().count() {
             1 => Some(Duration::ZERO),
             _ => metrics.last_quorum_acked.map(|acknowledged| acknowledged.elapsed()),
         }
+    }
+
+    /// The leader, if this node has had contact with it within the lease, or is it and has a quorum.
+    pub(crate) fn present_leader(&self) -> Option<NodeId> {
+        let (leader, term) = {
+            let metrics = self.raft.metrics();
+            let metrics = metrics.borrow_watched();
+            (metrics.current_leader?, metrics.current_term)
+        };
+        let age = || self.local.contact.message_age(leader, self.local.clock.read().boottime);
+        let is_present = match leader == self.local.node {
+            true => self.leads_with_quorum(term),
+            false => age().is_some_and(|age| age <= self.timers.lease),
+        };
+        is_present.then_some(leader)
+    }
+
+    /// Whether this node leads `term`, and no lease has passed since a quorum acknowledged it.
+    pub(crate) fn leads_with_quorum(&self, term: u64) -> bool {
+        // A new leader has some time to be acknowledged.
+        let age = || self.quorum_age().unwrap_or_else(|| self.led_since.lock().elapsed());
+        self.is_leader_of(term) && age() <= self.timers.lease
     }
 }

@@ -74,6 +74,7 @@ mod supersede;
 mod tenant;
 mod tenants;
 mod tidy;
+mod timers;
 mod transfer;
 mod triggers;
 mod upgrade;

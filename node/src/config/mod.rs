@@ -262,8 +262,8 @@ mod tests {
     #[test]
     fn rules_beyond_types_are_checked() {
         assert!(with(&[("HEARTH__NODE__TENANT", " ")]).unwrap_err().contains("node.tenant"));
-        assert!(with(&[("HEARTH__RAFT__HEARTBEAT_MS", "134")]).unwrap_err().contains("election"));
-        assert!(with(&[("HEARTH__RAFT__ELECTION_MAX_MS", "300")]).unwrap_err().contains("max_ms"));
+        assert!(with(&[("HEARTH__RAFT__HEARTBEAT_MS", "401")]).unwrap_err().contains("election"));
+        assert!(with(&[("HEARTH__RAFT__ELECTION_MAX_MS", "1200")]).unwrap_err().contains("max_ms"));
         let no_address = SAMPLE.replace("address = \"node-1.example:4282\"", "");
         assert!(parse(&no_address, &[]).unwrap_err().contains("peer.address"));
     }

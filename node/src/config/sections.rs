@@ -27,9 +27,9 @@ hosts = ""
 [cluster]
 members = ""
 [raft]
-heartbeat_ms = 100
-election_min_ms = 300
-election_max_ms = 600
+heartbeat_ms = 400
+election_min_ms = 1200
+election_max_ms = 1800
 verify_seconds = 86400
 [log_compaction]
 log_bytes = 134217728

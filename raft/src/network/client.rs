@@ -133,7 +133,8 @@ impl Peers {
         timeout: Duration,
     ) -> Result<RpcResponse, RpcError> {
         // A watch lasts as long as nothing happens.
-        let (is_timed, started) = (call != Rpc::Watch, Instant::now());
+        let is_timed = !matches!(call, Rpc::Leads { waits: true, .. });
+        let started = Instant::now();
         let message = codec::encode(&self.request(Some(to), timeout, call));
         let bytes = message.len();
         let claim = Claim::default();

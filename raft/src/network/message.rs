@@ -92,10 +92,14 @@ pub(crate) enum Rpc {
         mark: u64,
         majority: Hash,
     },
-    /// From a follower: stays open for some seconds. It ends before with the leader's process.
-    Watch,
-    /// To a voter: returns whether the process of the leader of a term has ended.
-    IsEnded {
+    /// Returns whether the receiver leads a term. If it `waits`, it responds once it does not, or after
+    /// some seconds.
+    Leads {
+        term: u64,
+        waits: bool,
+    },
+    /// To a voter: returns whether the leader of a term is gone (`leader/watch.rs`).
+    IsGone {
         leader: NodeId,
         term: u64,
     },
@@ -171,9 +175,9 @@ pub(crate) enum RpcResponse {
     StateHash(HashStatus),
     /// Whether the node is quarantined.
     Quarantined(bool),
-    Watched,
+    Leads(bool),
     /// The last entry of the voter's log, if the leader has ended.
-    Ended(Option<LogIdRecord>),
+    Gone(Option<LogIdRecord>),
     /// `None` if the receiver does not lead.
     Granted(Option<Grant>),
 }

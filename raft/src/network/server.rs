@@ -24,7 +24,7 @@ use tokio::time::timeout_at;
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
 use crate::integrity::{hash_status, quarantine_if_diverged};
-use crate::leader::watch::{WATCH_TIME, is_ended};
+use crate::leader::watch::{is_gone, leads};
 use crate::membership::operations::Operator;
 use crate::network::client::Channel;
 use crate::network::connection::{PROTOCOL, serve};
@@ -236,13 +236,12 @@ impl Server {
                 let accepted = leads && quarantine_if_diverged(local, mark, majority);
                 Ok(RpcResponse::Quarantined(accepted))
             }
-            Rpc::Watch => {
-                tokio::time::sleep(WATCH_TIME).await;
-                Ok(RpcResponse::Watched)
+            Rpc::Leads { term, waits } => {
+                Ok(RpcResponse::Leads(leads(&self.shared, term, waits).await))
             }
             Rpc::Grant(request) => Ok(RpcResponse::Granted(self.shared.grant(from, &request))),
-            Rpc::IsEnded { leader, term } => {
-                Ok(RpcResponse::Ended(is_ended(&self.shared, leader, term).await))
+            Rpc::IsGone { leader, term } => {
+                Ok(RpcResponse::Gone(is_gone(&self.shared, leader, term).await))
             }
             Rpc::StateHash(mark) => {
                 let until = tokio::time::Instant::now() + HASH_TIMEOUT;
