@@ -78,6 +78,12 @@ fn present_leader(shared: &Shared) -> Option<Leader> {
     Some(Leader::Peer(leader, address.clone()))
 }
 
+/// Waits until a node has led, and its responses have had time to arrive.
+async fn former_leader(shared: &Shared, node: NodeId) {
+    shared.leader_changed(node).await;
+    tokio::time::sleep(LEADER_CHANGE_GRACE).await;
+}
+
 pub(crate) async fn submit(shared: &Shared, command: Command, deadline: Instant) -> SubmitResult {
     let attempt = |leader| submit_to(leader, shared, command.clone(), deadline);
     on_leader(shared, deadline, SubmitError::NoLeader, attempt).await
@@ -95,13 +101,9 @@ async fn submit_to(
     let timeout = deadline.saturating_duration_since(Instant::now());
     let call = Rpc::Submit(Box::new(command));
     shared.totals.lock().forwarded += 1;
-    let leader_changed = async {
-        shared.leader_changed(node).await;
-        tokio::time::sleep(LEADER_CHANGE_GRACE).await;
-    };
     let response = tokio::select! {
         response = shared.peers.call(Channel::Forward, node, &address, call, timeout) => response,
-        () = leader_changed => return Err(SubmitError::Unknown),
+        () = former_leader(shared, node) => return Err(SubmitError::Unknown),
     };
     match response {
         Ok(RpcResponse::Submitted(submitted, is_shared)) => {
@@ -174,8 +176,16 @@ async fn operate_on(
         return Operator { shared, deadline }.operate(operation).await;
     };
     let timeout = deadline.saturating_duration_since(Instant::now());
+    // Without an effect, it may be repeated at the next leader.
+    let is_read = matches!(operation, Operation::Status | Operation::Clock);
     let call = Rpc::Operate(operation);
-    match shared.peers.call(Channel::Forward, node, &address, call, timeout).await {
+    let response = tokio::select! {
+        response = shared.peers.call(Channel::Forward, node, &address, call, timeout) => response,
+        () = former_leader(shared, node) => {
+            return Err(if is_read { OperateError::NoLeader } else { OperateError::Unknown });
+        }
+    };
+    match response {
         Ok(RpcResponse::OperationResult(result)) => result,
         Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(OperateError::NoLeader),
         Ok(_) | Err(RpcError::Lost(_)) => Err(OperateError::Unknown),
