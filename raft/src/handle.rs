@@ -19,7 +19,7 @@ use crate::forward;
 use crate::leader::rates::{Grant, GrantRequest};
 use crate::membership::operations::{Operator, status};
 use crate::network::client::{PeerTls, causes};
-use crate::operation::{OperateError, OperateResult, Operation, OperationResult};
+use crate::operation::{ClusterStatus, OperateError, OperateResult, Operation, OperationResult};
 use crate::shared::{Shared, Totals};
 use crate::state_machine::SnapshotFolder;
 use crate::timings::Timings;
@@ -226,7 +226,7 @@ impl Handle {
         Status {
             node: shared.local.node,
             role: role(metrics.state),
-            leader: metrics.current_leader,
+            leader: shared.present_leader(),
             term: metrics.current_term,
             last_log_index: metrics.last_log_index.unwrap_or(0),
             commit_index: metrics.local_committed.map_or(0, |id| id.index()),
@@ -236,6 +236,12 @@ impl Handle {
             queued: shared.queue.lock().len(),
             quarantine: None,
         }
+    }
+
+    /// The cluster as this node sees it, whether or not there is a leader; `None` on a quarantined
+    /// node.
+    pub fn cluster_status(&self) -> Option<ClusterStatus> {
+        self.shared().map(status)
     }
 
     /// Entries of the log that each other member has not confirmed; empty if this node does not

@@ -58,15 +58,21 @@ pub struct ClockStatus {
     pub wall_clocks: Vec<(NodeId, Option<Timestamp>)>,
 }
 
-/// Status of the cluster, from the leader's metrics. Operators read it as JSON.
+/// Status of the cluster as one node sees it, the leader by preference. Operators read it as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterStatus {
-    /// The leader.
-    pub leader: NodeId,
+    /// The leader; `None` if this node has no contact with one.
+    pub leader: Option<NodeId>,
+    /// The node that reports this.
+    pub node: NodeId,
     /// Its term.
     pub term: u64,
     /// Index of the last entry of its log.
     pub last_log_index: u64,
+    /// Its commit index.
+    pub commit_index: u64,
+    /// Index of the last entry that it has applied.
+    pub applied_index: u64,
     /// The feature level that all members have, as the state holds it.
     pub feature_level: u16,
     /// A membership change is in progress (joint consensus).
@@ -85,9 +91,10 @@ pub struct MemberStatus {
     pub address: String,
     /// `leader`, `voter` or `learner`.
     pub role: String,
-    /// Entries of the leader's log that it has not confirmed.
+    /// Entries of the leader's log that it has not confirmed. Only the leader knows it.
     pub lag: Option<u64>,
-    /// Milliseconds since its last response to the leader.
+    /// Milliseconds since its last response to the leader, or its last message to another node that
+    /// reports this.
     pub last_contact_ms: Option<u64>,
     /// Whether its disk has less free space than its reserve.
     pub disk_full: bool,

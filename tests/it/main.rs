@@ -79,6 +79,7 @@ mod transfer;
 mod triggers;
 mod upgrade;
 mod webhooks;
+mod without_leader;
 
 use tests::*;
 

@@ -87,11 +87,17 @@ pub(crate) fn routes() -> Router<App> {
         .route("/cluster", get(cluster_get))
         .route("/cluster/members", post(member_add))
         .route("/cluster/members/{id}", delete(member_remove))
+        .route("/cluster/local", get(local_get))
         .route("/cluster/audit", get(operator_audit_list))
         .route("/cluster/transfer", post(leader_transfer))
         .route("/cluster/verify", post(cluster_verify))
         .route("/cluster/clock", get(clock_get).post(clock_set))
         .route("/cluster/metrics", get(metrics_history))
+}
+
+/// The cluster as this node sees it.
+async fn local_get(operator: Operator) -> ApiResult<Json<ClusterStatus>> {
+    operator.service.local_status().map(Json)
 }
 
 async fn cluster_get(operator: Operator) -> ApiResult<Json<OperationView>> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use raft::{Operation, OperationResult, Status};
+use raft::{ClusterStatus, Operation, OperationResult, Status, SubmitError};
 use storage::model::access::Caller;
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
@@ -61,6 +61,11 @@ impl Service {
 
     pub(crate) fn node_status(&self) -> Status {
         self.raft.status()
+    }
+
+    /// The cluster as this node sees it, also without a leader.
+    pub(crate) fn local_status(&self) -> ApiResult<ClusterStatus> {
+        Ok(self.raft.cluster_status().ok_or(SubmitError::Quarantined)?)
     }
 
     /// Carries out an operation on the cluster, wherever its leader is.

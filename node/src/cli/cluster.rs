@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::cli::audit;
 use crate::cli::operator::{Operator, OperatorAccess};
 use crate::error::text;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// Time for which progress is shown. The node continues afterwards.
@@ -87,7 +87,7 @@ impl Cluster {
     ) -> Result<(), Failure> {
         let operator = self.access.open(environment)?;
         match self.command {
-            Command::Status => println!("{}", status_text(&operator.status().await?)),
+            Command::Status => operator.show_status().await?,
             Command::Add { id, address } => operator.add(id, &address).await?,
             Command::Remove { id } => operator.remove(id).await?,
             Command::Replace { old, new_id, address } => {
@@ -127,6 +127,23 @@ impl Cluster {
 impl Operator {
     async fn status(&self) -> Result<Value, Failure> {
         self.request(Method::GET, "/cluster", None).await
+    }
+
+    /// Prints the status. Without a leader, prints what the node sees, and fails.
+    async fn show_status(&self) -> Result<(), Failure> {
+        let failure = match self.status().await {
+            Ok(status) => {
+                println!("{}", status_text(&status));
+                return Ok(());
+            }
+            Err(failure) => failure,
+        };
+        if failure.exit == Exit::Unavailable
+            && let Ok(local) = self.request(Method::GET, "/cluster/local", None).await
+        {
+            println!("{}", status_text(&local));
+        }
+        Err(failure)
     }
 
     async fn add(&self, id: u64, address: &str) -> Result<(), Failure> {
@@ -213,10 +230,18 @@ impl Operator {
 
 /// The status of a cluster as a table.
 fn status_text(status: &Value) -> String {
-    let mut table = format!(
-        "Node {} leads in term {}. Its log ends at index {}. The feature level is {}.\n  id  role     \
-         behind  last contact  disk  version   address",
-        status["leader"], status["term"], status["last_log_index"], status["feature_level"]
+    let term = &status["term"];
+    let mut table = match status["leader"].as_u64() {
+        Some(leader) => format!("Node {leader} leads in term {term}."),
+        None => format!("Node {} knows no leader. Its term is {term}.", status["node"]),
+    };
+    table += &format!(
+        " Its log ends at index {}, {} is committed, and {} is applied. The feature level is {}.\n  id  \
+         role     behind  last contact  disk  version   address",
+        status["last_log_index"],
+        status["commit_index"],
+        status["applied_index"],
+        status["feature_level"]
     );
     for member in status["members"].as_array().into_iter().flatten() {
         let or_unknown = |value: &Value, unit: &str| match value.as_u64() {

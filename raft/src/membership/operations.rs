@@ -35,35 +35,44 @@ fn rejected<T>(reason: impl Into<String>) -> OperateResult<T> {
     Err(OperateError::Rejected(reason.into()))
 }
 
-/// The cluster as this node, its leader, sees it.
+/// The cluster as this node sees it.
 pub(crate) fn status(shared: &Shared) -> ClusterStatus {
-    let metrics = shared.raft.metrics();
-    let metrics = metrics.borrow_watched();
+    // A copy: what follows reads the metrics too, and a second borrow may wait for ever.
+    let metrics = shared.raft.metrics().borrow_watched().clone();
     let voters: BTreeSet<NodeId> = metrics.membership_config.voter_ids().collect();
-    let followers = Followers(&metrics);
-    let full_disks = shared.local.contact.full_disks(metrics.id);
+    let leader = shared.present_leader();
+    let (local, followers) = (&shared.local, Followers(&metrics));
+    let full_disks = local.contact.full_disks(metrics.id);
+    let (boottime, leads) = (local.clock.read().boottime, shared.leads());
+    let last_contact = |node: NodeId| match leads {
+        _ if node == metrics.id => Some(Duration::ZERO),
+        true => followers.last_contact(node),
+        false => local.contact.message_age(node, boottime),
+    };
     let member = |(node, address): (&NodeId, &Address)| {
-        let role = match (*node == metrics.id, voters.contains(node)) {
+        let role = match (Some(*node) == leader, voters.contains(node)) {
             (true, _) => "leader",
             (false, true) => "voter",
             (false, false) => "learner",
         };
-        let contact = followers.last_contact(*node).map(|time| time.as_millis() as u64);
         MemberStatus {
             node: *node,
             address: address.clone(),
             role: role.to_owned(),
-            lag: followers.lag(*node),
-            last_contact_ms: if role == "leader" { Some(0) } else { contact },
+            lag: followers.lag(*node).filter(|_| leads),
+            last_contact_ms: last_contact(*node).map(|time| time.as_millis() as u64),
             disk_full: full_disks.contains(node),
             version: shared.release(*node).map(|release| release.to_string()),
         }
     };
     ClusterStatus {
-        leader: metrics.id,
+        leader,
+        node: metrics.id,
         term: metrics.current_term,
         last_log_index: metrics.last_log_index.unwrap_or(0),
-        feature_level: shared.local.required_release().level,
+        commit_index: metrics.local_committed.map_or(0, |id| id.index()),
+        applied_index: *shared.applied.borrow(),
+        feature_level: local.required_release().level,
         changing: metrics.membership_config.membership().get_joint_config().len() > 1,
         members: metrics.membership_config.nodes().map(member).collect(),
     }

@@ -57,7 +57,7 @@ pub(crate) enum Channel {
 }
 
 impl Channel {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Raft => "raft",
             Self::Forward => "forward",
@@ -145,9 +145,9 @@ impl Peers {
             self.timings.record_call(to, channel.name(), bytes, took);
         }
         match called {
-            Ok(Ok(response)) => self.accept(to, response),
+            Ok(Ok(response)) => self.accept(to, channel, response),
             Ok(Err(error)) => {
-                if self.log_throttle.is_new(to, &error) {
+                if self.log_throttle.is_new(to, channel.name(), &error) {
                     tracing::warn!(peer = to, address, %error, "peer not reachable");
                 }
                 Err(error)
@@ -249,28 +249,34 @@ impl Peers {
     }
 
     /// Checks the identity in a response, and records the condition of its sender.
-    pub(crate) fn accept(&self, to: NodeId, response: Response) -> Result<RpcResponse, RpcError> {
+    pub(crate) fn accept(
+        &self,
+        to: NodeId,
+        channel: Channel,
+        response: Response,
+    ) -> Result<RpcResponse, RpcError> {
         let from = response.from;
         let checked = match from.node == to {
             true => self.local.check_peer(&from),
             false => Err(PeerRejection::OtherNode),
         };
         if let Err(rejection) = checked {
-            self.log_rejection(to, rejection);
+            self.log_rejection(to, channel, rejection);
             // The peer may have processed the call, so its effect is unknown.
             return Err(RpcError::Lost(format!("response from an invalid peer: {rejection}")));
         }
-        let result = response.result.inspect_err(|rejection| self.log_rejection(to, *rejection))?;
-        if self.log_throttle.clear(to) {
-            tracing::info!(peer = to, "peer reachable again");
+        let rejected = |rejection: &_| self.log_rejection(to, channel, *rejection);
+        let result = response.result.inspect_err(rejected)?;
+        if self.log_throttle.clear(to, channel.name()) {
+            tracing::info!(peer = to, channel = channel.name(), "peer reachable again");
         }
         let boottime = self.local.clock.read().boottime;
         self.local.contact.record_condition(from.node, response.condition, boottime);
         Ok(result)
     }
 
-    fn log_rejection(&self, peer: NodeId, rejection: PeerRejection) {
-        if self.log_throttle.is_new(peer, &rejection) {
+    fn log_rejection(&self, peer: NodeId, channel: Channel, rejection: PeerRejection) {
+        if self.log_throttle.is_new(peer, channel.name(), &rejection) {
             tracing::error!(peer, reason = %rejection, "call to peer rejected");
         }
     }

@@ -1,5 +1,5 @@
-//! Throttled logging of problems with peers: a problem is logged once, and again only after a
-//! successful call or another problem in between.
+//! Throttled logging of problems with peers: each problem of a channel is logged once, and again only
+//! after a successful call on that channel.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -8,28 +8,39 @@ use parking_lot::Mutex;
 
 use crate::types::NodeId;
 
-/// Maximum nodes with a recorded problem. Node ids in messages are untrusted input.
-const NODES_MAX: usize = 64;
+/// Maximum channels with a recorded problem. Node ids in messages are untrusted input.
+const CHANNELS_MAX: usize = 256;
+/// Problems of a channel that are remembered.
+const PROBLEMS_MAX: usize = 16;
 
-/// The last problem of each node.
+/// The problems of each channel of each node since the last successful call.
 #[derive(Default)]
-pub(crate) struct LogThrottle(Mutex<HashMap<NodeId, String>>);
+pub(crate) struct LogThrottle(Mutex<HashMap<(NodeId, &'static str), Vec<String>>>);
 
 impl LogThrottle {
-    /// Records a problem of `node`. Returns whether it differs from the last one, and so must be
-    /// logged.
-    pub(crate) fn is_new(&self, node: NodeId, problem: &impl Display) -> bool {
-        let mut problems = self.0.lock();
-        let problem = problem.to_string();
-        if problems.len() >= NODES_MAX && !problems.contains_key(&node) {
+    /// Records a problem of a channel of `node`. Returns whether it is new, and so must be logged.
+    pub(crate) fn is_new(
+        &self,
+        node: NodeId,
+        channel: &'static str,
+        problem: &impl Display,
+    ) -> bool {
+        let (key, problem, mut channels) = ((node, channel), problem.to_string(), self.0.lock());
+        if channels.len() >= CHANNELS_MAX && !channels.contains_key(&key) {
             return false;
         }
-        problems.insert(node, problem.clone()).is_none_or(|last| last != problem)
+        let problems = channels.entry(key).or_default();
+        let is_new = !problems.contains(&problem);
+        if is_new {
+            problems.truncate(PROBLEMS_MAX - 1);
+            problems.insert(0, problem);
+        }
+        is_new
     }
 
     /// Records a successful call. Returns whether there was a problem before it.
-    pub(crate) fn clear(&self, node: NodeId) -> bool {
-        self.0.lock().remove(&node).is_some()
+    pub(crate) fn clear(&self, node: NodeId, channel: &'static str) -> bool {
+        self.0.lock().remove(&(node, channel)).is_some()
     }
 }
 
@@ -40,11 +51,16 @@ mod tests {
     #[test]
     fn problem_is_new_once_until_cleared() {
         let throttle = LogThrottle::default();
-        assert!(throttle.is_new(1, &"timeout"));
-        assert!(!throttle.is_new(1, &"timeout"));
-        assert!(throttle.is_new(2, &"timeout"));
-        assert!(throttle.is_new(1, &"another cluster"));
-        assert!(throttle.clear(1) && !throttle.clear(1));
-        assert!(throttle.is_new(1, &"another cluster"));
+        assert!(throttle.is_new(1, "raft", &"timeout"));
+        assert!(!throttle.is_new(1, "raft", &"timeout"));
+        assert!(
+            throttle.is_new(1, "forward", &"timeout") && throttle.is_new(2, "raft", &"timeout")
+        );
+        assert!(throttle.is_new(1, "raft", &"another cluster"));
+        assert!(!throttle.is_new(1, "raft", &"timeout"), "two causes in turn");
+        assert!(throttle.clear(1, "forward"));
+        assert!(!throttle.is_new(1, "raft", &"timeout"), "another channel");
+        assert!(throttle.clear(1, "raft") && !throttle.clear(1, "raft"));
+        assert!(throttle.is_new(1, "raft", &"timeout"));
     }
 }

@@ -55,8 +55,10 @@ pub(crate) struct Server {
     pub(crate) log_throttle: LogThrottle,
 }
 
-/// Id in the throttled log for senders whose message could not be decoded.
+/// Id in the throttled log for senders whose message could not be decoded, and for snapshots.
 const UNKNOWN_SENDER: NodeId = 0;
+/// What the throttled log calls all calls of another node.
+const INCOMING: &str = "incoming";
 
 type RpcResult = Result<RpcResponse, PeerRejection>;
 
@@ -89,7 +91,7 @@ async fn open(
         let run = |message| run_call(&server, message);
         let served = serve(TokioIo::new(stream), run, closing).await;
         if let Err(error) = served.map_err(|error| error.to_string())
-            && server.log_throttle.is_new(UNKNOWN_SENDER, &error)
+            && server.log_throttle.is_new(UNKNOWN_SENDER, INCOMING, &error)
         {
             tracing::info!(error, "a connection of a peer has ended");
         }
@@ -104,7 +106,7 @@ async fn run_call(server: &Server, message: Bytes) -> Returned {
     let request = match codec::decode::<Request>(&message) {
         Ok(request) => request,
         Err(error) => {
-            if server.log_throttle.is_new(UNKNOWN_SENDER, &error) {
+            if server.log_throttle.is_new(UNKNOWN_SENDER, INCOMING, &error) {
                 tracing::error!(%error, "unreadable message from a peer");
             }
             return Returned::NotRead(error.to_string());
@@ -154,11 +156,15 @@ async fn snapshot(State(server): State<Arc<Server>>, body: Body) -> HttpResponse
     let received = tokio::task::spawn_blocking(move || receiver.receive(input)).await;
     match received {
         Ok(Ok(Ok((call, folder)))) => {
+            server.log_throttle.clear(UNKNOWN_SENDER, Channel::Snapshot.name());
             server.respond(server.install(&call, folder).await).into_response()
         }
         Ok(Ok(Err(rejection))) => server.respond(Err(rejection)).into_response(),
         Ok(Err(error)) => {
-            tracing::warn!(%error, "snapshot not received");
+            // By its kind: its text may have numbers.
+            if server.log_throttle.is_new(UNKNOWN_SENDER, Channel::Snapshot.name(), &error.kind()) {
+                tracing::warn!(%error, "snapshot not received");
+            }
             (StatusCode::BAD_REQUEST, error.to_string()).into_response()
         }
         Err(panic) => {
@@ -181,8 +187,8 @@ impl Server {
         match &checked {
             // The sender may be any node, so it does not clear a member's problem.
             Ok(_) if request.is_of_stranger() => {}
-            Ok(_) => drop(self.log_throttle.clear(from)),
-            Err(rejection) if self.log_throttle.is_new(from, rejection) => {
+            Ok(_) => drop(self.log_throttle.clear(from, INCOMING)),
+            Err(rejection) if self.log_throttle.is_new(from, INCOMING, rejection) => {
                 tracing::error!(peer = from, reason = %rejection, "call from peer rejected");
             }
             Err(_) => {}

@@ -17,7 +17,7 @@ use storage::file::is_plain_name;
 use tokio_util::io::{ReaderStream, SyncIoBridge};
 
 use crate::log::record::{LogIdRecord, VoteRecord};
-use crate::network::client::Peers;
+use crate::network::client::{Channel, Peers};
 use crate::network::message::MESSAGE_BYTES_MAX;
 use crate::network::message::{Request, Rpc, RpcError, RpcResponse, SnapshotRpc};
 use crate::state_machine::Snapshot;
@@ -62,7 +62,7 @@ pub(crate) async fn send(
         Ok(Err(error)) => tracing::warn!(%error, target, "snapshot transfer failed"),
         Err(panic) => tracing::error!(%panic, "sending a snapshot panicked"),
     }
-    peers.accept(target, response?)
+    peers.accept(target, Channel::Snapshot, response?)
 }
 
 /// Name and length of each file in a flat folder, sorted by name.
