@@ -53,8 +53,6 @@ pub(crate) struct ModelChanges {
     rate: Option<NonZeroU32>,
     /// The model that this node could not load. That is logged once.
     refused: Option<ModelId>,
-    /// Whether this node has transferred the leadership for it.
-    has_yielded: bool,
     /// What the last pass found.
     last_found: Option<usize>,
 }
@@ -63,16 +61,7 @@ impl ModelChanges {
     pub(crate) fn new(engine: &Engine, embedders: Arc<Embedders>, config: &Config) -> Self {
         let (raft, reader) = (engine.raft.clone(), engine.reader.clone());
         let (node, rate) = (config.node.id, config.embedder.change_per_second);
-        Self {
-            raft,
-            reader,
-            embedders,
-            node,
-            rate,
-            refused: None,
-            has_yielded: false,
-            last_found: None,
-        }
+        Self { raft, reader, embedders, node, rate, refused: None, last_found: None }
     }
 
     /// Runs until a fault of the node.
@@ -111,11 +100,6 @@ impl ModelChanges {
         if next.ready.contains(&self.node) {
             self.submit(Action::PostponeModelSwitch(Some(self.node))).await;
         }
-        // Once: the next leader may lack the model too.
-        if self.raft.is_leader() && !std::mem::replace(&mut self.has_yielded, true) {
-            tracing::error!("the leader has not the next model: another node should lead");
-            self.raft.transfer_leadership(Instant::now() + SUBMIT_TIMEOUT).await;
-        }
         Ok(())
     }
 
@@ -138,7 +122,10 @@ impl ModelChanges {
         let load = move || embedders.load(&of.model, &of.folder);
         let loaded = tokio::task::spawn_blocking(load).await.map_err(text).flatten();
         match loaded {
-            Ok(()) => tracing::info!(model = next.model.name, "the next model is loaded"),
+            Ok(()) => {
+                tracing::info!(model = next.model.name, "the next model is loaded");
+                self.refuse(None);
+            }
             Err(error) => {
                 tracing::error!(error, "the next model is not loaded: it is not used before it is");
                 self.refuse(Some(next.model.id));
@@ -147,7 +134,8 @@ impl ModelChanges {
     }
 
     fn refuse(&mut self, model: Option<ModelId>) {
-        (self.refused, self.has_yielded) = (model, false);
+        self.refused = model;
+        self.raft.set_lacks_model(model.is_some());
         self.embedders.counters.refused.store(model.is_some(), Ordering::Relaxed);
     }
 

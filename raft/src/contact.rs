@@ -55,7 +55,7 @@ const PENDING_SPACING: Duration = Duration::from_millis(50);
 /// Length of a window of the minimum delay. The minimum covers this and the previous window.
 const DELAY_WINDOW: Duration = Duration::from_secs(60);
 
-/// The clocks of a node, whether its disk is full, and its release; part of every message.
+/// The clocks of a node, whether it can lead, and its release; part of every message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Condition {
     pub(crate) wall_clock: Timestamp,
@@ -65,6 +65,8 @@ pub(crate) struct Condition {
     pub(crate) since_boot_micros: u64,
     /// Whether its disk has less free space than its reserve.
     pub(crate) disk_full: bool,
+    /// Whether another node should lead (`membership/unfit.rs`).
+    pub(crate) is_unfit: bool,
     pub(crate) release: Release,
 }
 
@@ -73,6 +75,7 @@ pub(crate) struct Contact {
     started_at: Instant,
     boot: u64,
     disk_full: AtomicBool,
+    is_unfit: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -91,6 +94,7 @@ struct PeerCondition {
     sampled_at: Duration,
     delay: DelayFilter,
     disk_full: bool,
+    is_unfit: bool,
     release: Release,
 }
 
@@ -105,21 +109,36 @@ impl PeerCondition {
 impl Contact {
     /// `boot` is a random id of this incarnation of the process.
     pub(crate) fn new(boot: u64) -> Self {
-        let (disk_full, state) = Default::default();
-        Self { started_at: Instant::now(), boot, disk_full, state }
+        let (disk_full, is_unfit, state) = Default::default();
+        Self { started_at: Instant::now(), boot, disk_full, is_unfit, state }
     }
 
     /// The condition of this node, for a message that is sent now.
     pub(crate) fn condition(&self, wall_clock: Timestamp) -> Condition {
         let since_boot_micros = micros(self.started_at.elapsed());
-        let disk_full = self.disk_full.load(Ordering::Relaxed);
-        let release = Release::own();
-        Condition { wall_clock, boot: self.boot, since_boot_micros, disk_full, release }
+        Condition {
+            wall_clock,
+            boot: self.boot,
+            since_boot_micros,
+            disk_full: self.disk_full.load(Ordering::Relaxed),
+            is_unfit: self.is_unfit.load(Ordering::Relaxed),
+            release: Release::own(),
+        }
     }
 
     /// Sets whether the disk of this node is full.
     pub(crate) fn set_disk_full(&self, is_full: bool) {
         self.disk_full.store(is_full, Ordering::Relaxed);
+    }
+
+    /// Sets whether another node should lead.
+    pub(crate) fn set_unfit(&self, is_unfit: bool) {
+        self.is_unfit.store(is_unfit, Ordering::Relaxed);
+    }
+
+    /// Whether the last message of a peer said that another node should lead.
+    pub(crate) fn is_unfit(&self, node: NodeId) -> bool {
+        self.state.lock().peers.get(&node).is_some_and(|peer| peer.is_unfit)
     }
 
     /// The nodes whose last message said that their disk is full, and `local` if its own is.
@@ -151,8 +170,9 @@ impl Contact {
         let mut delay =
             last.map_or_else(|| DelayFilter::new(condition.boot, now), |peer| peer.delay);
         let excess = delay.record(arrived_micros.saturating_sub(sent_micros), now);
-        let Condition { wall_clock, disk_full, release, .. } = condition;
-        let peer = PeerCondition { wall_clock, sampled_at: boottime, delay, disk_full, release };
+        let Condition { wall_clock, disk_full, is_unfit, release, .. } = condition;
+        let sampled_at = boottime;
+        let peer = PeerCondition { wall_clock, sampled_at, delay, disk_full, is_unfit, release };
         state.peers.insert(node, peer);
         excess
     }

@@ -142,6 +142,13 @@ impl Handle {
         }
     }
 
+    /// Sets whether this node lacks the next embedding model, and another one should lead.
+    pub fn set_lacks_model(&self, lacks: bool) {
+        if let Some(shared) = self.shared() {
+            shared.lacks_model.store(lacks, Ordering::Relaxed);
+        }
+    }
+
     /// Uses other certificates for calls to peers from here on.
     ///
     /// # Errors

@@ -82,7 +82,7 @@ use handle::Threads;
 use incoming::Incoming;
 use leader::executor::Executor;
 use log::store::LogStore;
-use membership::{feature_level, full_disk, maintenance};
+use membership::{feature_level, maintenance, unfit};
 use network::Network;
 use network::client::Peers;
 use network::identity::LocalNode;
@@ -191,7 +191,7 @@ pub fn start(
         maintenance::run(Arc::clone(&shared), settings.compaction).boxed(),
         integrity::run(Arc::clone(&shared), settings.verify_interval).boxed(),
         leader::watch::run(Arc::clone(&shared)).boxed(),
-        full_disk::run(Arc::clone(&shared)).boxed(),
+        unfit::run(Arc::clone(&shared)).boxed(),
         feature_level::run(Arc::clone(&shared)).boxed(),
         check_clock(Arc::clone(&shared)).boxed(),
         Arc::clone(&shared).report_stop().boxed(),

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use storage::model::limits::Limit;
 use storage::model::release::Release;
 use storage::{Action, Command, Log, Priority};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{SubmitError, SubmitResult};
@@ -69,6 +69,11 @@ pub(crate) struct Shared {
     pub(crate) memory_full: AtomicBool,
     /// Whether the disk of any node was full a second ago. Only then, commands are checked.
     pub(crate) some_disk_full: AtomicBool,
+    /// Whether this node lacks the next embedding model.
+    pub(crate) lacks_model: AtomicBool,
+    /// Held by the executor in each round, and while leadership is transferred: a voter that lacks
+    /// an entry cannot take it over.
+    pub(crate) proposals: AsyncMutex<()>,
     /// Index up to which the log is kept outside the cluster, too; `u64::MAX` if it is not to be.
     pub(crate) shipped: AtomicU64,
     pub(crate) incoming: Incoming,
@@ -136,6 +141,8 @@ impl Shared {
             rates: Mutex::default(),
             memory_full: AtomicBool::new(false),
             some_disk_full: AtomicBool::new(false),
+            lacks_model: AtomicBool::new(false),
+            proposals: AsyncMutex::default(),
             shipped: AtomicU64::new(u64::MAX),
             incoming,
         }
@@ -173,8 +180,12 @@ impl Shared {
     /// The term that this node leads, from one consistent copy of raft's metrics.
     fn led_term(metrics: &RaftServerMetrics<TypeConfig>) -> Option<u64> {
         let vote = &metrics.vote;
-        let leads =
-            metrics.state.is_leader() && vote.committed && vote.leader_id.voted_for == metrics.id;
+        // While the disk hangs, the vote of the next leader is not saved, and the state stays.
+        let is_own = metrics.current_leader == Some(metrics.id);
+        let leads = is_own
+            && metrics.state.is_leader()
+            && vote.committed
+            && vote.leader_id.voted_for == metrics.id;
         leads.then_some(vote.leader_id.term)
     }
 

@@ -42,6 +42,13 @@ impl Steps {
     }
 }
 
+impl Step<'_> {
+    /// Ends the step without a record of its duration.
+    pub(crate) fn discard(self) {
+        self.0.started_at.lock().take();
+    }
+}
+
 impl Drop for Step<'_> {
     fn drop(&mut self) {
         if let Some(started_at) = self.0.started_at.lock().take() {
@@ -54,6 +61,7 @@ impl Drop for Step<'_> {
 #[derive(Clone)]
 pub struct Timings {
     pub(crate) log_sync: Steps,
+    pub(crate) log_mark: Steps,
     pub(crate) commit: Histogram,
     pub(crate) apply: Steps,
     pub(crate) calls: HistogramVec,
@@ -83,7 +91,14 @@ impl Default for Timings {
             &["peer", "channel"],
         );
         Self {
-            log_sync: Steps::new(histogram("log_sync_seconds", "Durations of syncs of the log.")),
+            log_sync: Steps::new(histogram(
+                "log_sync_seconds",
+                "Durations of writes to the log with their sync.",
+            )),
+            log_mark: Steps::new(histogram(
+                "log_mark_seconds",
+                "Durations of writes of the log's high-water mark.",
+            )),
             commit: histogram(
                 "commit_seconds",
                 "Time from the proposal of a batch until the leader has applied it.",
@@ -126,16 +141,18 @@ impl Timings {
         }
     }
 
-    /// Seconds since the start of a sync of the log that has not ended, and of the application of
+    /// Seconds since the start of a sync of the log or its mark that has not ended, and of the application of
     /// entries. A disk that hangs shows here only: histograms have what has ended.
     pub fn pending_seconds(&self) -> [f64; 2] {
-        [self.log_sync.pending_seconds(), self.apply.pending_seconds()]
+        let log = self.log_sync.pending_seconds().max(self.log_mark.pending_seconds());
+        [log, self.apply.pending_seconds()]
     }
 
     /// All metrics, to register them.
-    pub fn collectors(&self) -> [Box<dyn Collector>; 8] {
+    pub fn collectors(&self) -> [Box<dyn Collector>; 9] {
         [
             Box::new(self.log_sync.seconds.clone()),
+            Box::new(self.log_mark.seconds.clone()),
             Box::new(self.commit.clone()),
             Box::new(self.apply.seconds.clone()),
             Box::new(self.calls.clone()),

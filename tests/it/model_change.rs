@@ -214,7 +214,7 @@ async fn forced_switch_stops_nodes_without_the_model() {
     // As the leader it could not embed: it lets another node lead.
     let leads = json!({"to": first.id()});
     cluster.ops_request(Method::POST, "/cluster/transfer").json(&leads).send().await.ok();
-    let yields = |log: &String| log.contains("another node should lead");
+    let yields = |log: &String| log.contains("it has not the next embedding model");
     eventually("the third one yields", logged, yields).await;
     let leader = async || cluster.at(cluster.leader().await).id();
     eventually("another node leads", leader, |leader| *leader != first.id()).await;

@@ -71,7 +71,7 @@ fn vote(cluster: Option<[u8; 16]>, incarnation: [u8; 16], to: u8) -> Vec<u8> {
     let cluster = cluster.map_or(vec![0], |cluster| [&[1][..], &cluster].concat());
     // The term, for itself, not granted yet; an empty log; no transfer.
     let call = [VOTE, TERM, 1, 0, 0, 0];
-    let receiver_condition_timeout = [1, to, 0, 0, 0, 0, 0, 1, 0, 1, 0, 250];
+    let receiver_condition_timeout = [1, to, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 250];
     [&[FORMAT, GROUP][..], &cluster, &[1], &incarnation, &receiver_condition_timeout, &call]
         .concat()
 }

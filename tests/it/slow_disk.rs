@@ -1,5 +1,5 @@
 //! A disk that stalls for 0.1 to 5 s costs no leader its term. A follower's delays no write; the
-//! leader's delays the writes of that time, which succeed.
+//! leader's delays the writes of that time, which succeed. A leader whose disk hangs hands over.
 #![cfg(feature = "failpoints")]
 
 use std::time::{Duration, Instant};
@@ -25,8 +25,7 @@ async fn stall(leads: bool, check: impl Fn(Duration)) {
         let sleeps = format!("{point}={BEFORE}*off->{STALLS}->off");
         slow.restart_with(&[("FAILPOINTS", &sleeps)]).await;
         let leader = if leads { slow } else { first };
-        let transfer = cluster.ops_request(Method::POST, "/cluster/transfer");
-        transfer.json(&json!({"to": leader.id()})).send().await.ok();
+        cluster.transfer_to(leader.id() as usize - 1).await;
         let (term, started) = (leader.term().await, Instant::now());
         let mut longest = Duration::ZERO;
         for number in 0..CREATES {
@@ -46,6 +45,41 @@ async fn stall(leads: bool, check: impl Fn(Duration)) {
 #[tokio::test]
 async fn slow_disk_of_a_leader_delays_writes_only() {
     stall(true, |longest| assert!(longest > STALL / 2, "no write waited: {longest:?}")).await;
+}
+
+/// The disk does not fail: nothing but another leader ends the wait.
+#[tokio::test]
+async fn leader_whose_disk_hangs_hands_over() {
+    let cluster = options().nodes(3).start();
+    // The mark is written once per second.
+    for (point, before) in [("log-sync", BEFORE), ("log-append", BEFORE), ("log-mark", 5)] {
+        let [hanging, other] = cluster.leader_first().await;
+        hanging.kill();
+        let hangs = format!("{point}={before}*off->sleep(600000)");
+        hanging.restart_with(&[("FAILPOINTS", &hangs)]).await;
+        cluster.transfer_to(hanging.id() as usize - 1).await;
+        let (mut longest, mut repeated) = (Duration::ZERO, 0);
+        for number in 0..2 * BEFORE {
+            let (started, key) = (Instant::now(), format!("{point} {number}"));
+            let create = async || {
+                let request = other.request(Method::POST, "/agent/nodes");
+                let request = request.header("Idempotency-Key", &key).json(&labelled(number));
+                request.try_send().await.unwrap().status
+            };
+            while create().await != StatusCode::CREATED {
+                repeated += 1;
+            }
+            longest = longest.max(started.elapsed());
+        }
+        assert!(repeated <= 1, "{point}: {repeated} requests failed");
+        assert!(longest > STALL && longest < 3 * STALL, "{point}: {longest:?}");
+        let status = other.status().await.unwrap();
+        assert_ne!(status["leader"], hanging.id(), "{point}");
+        hanging.kill();
+        hanging.restart().await;
+        converged(&cluster).await;
+        assert_equal_states(&cluster).await;
+    }
 }
 
 #[tokio::test]

@@ -177,7 +177,9 @@ impl Executor {
             if term.stamped_at.elapsed() >= STAMP_INTERVAL {
                 self.shared.push_stamp();
             }
-            if self.run_round(term).await.is_err() {
+            let _proposing = self.shared.proposals.lock().await;
+            // Leadership may have been transferred meanwhile.
+            if !self.shared.is_leader_of(term.term) || self.run_round(term).await.is_err() {
                 return;
             }
         }

@@ -62,8 +62,8 @@ impl LogStore {
         // The last process may have written without a sync. Make that durable before the
         // writer starts with `found` as its mark.
         log.sync()?;
-        let syncs = timings.log_sync.clone();
-        let writer = LogWriter::start(Arc::clone(&log), path, found, fault.clone(), syncs);
+        let steps = [timings.log_sync.clone(), timings.log_mark.clone()];
+        let writer = LogWriter::start(Arc::clone(&log), path, found, fault.clone(), steps);
         Ok(Self { log, recent: Arc::default(), writer, fault })
     }
 

@@ -80,7 +80,7 @@ impl LogWriter {
         path: PathBuf,
         mark: HighWaterMark,
         fault: Fault,
-        syncs: Steps,
+        [syncs, marks]: [Steps; 2],
     ) -> Self {
         let (queue, receiver) = sync_channel(QUEUE_MAX);
         let (synced_sender, synced) = watch::channel(mark.last);
@@ -96,6 +96,7 @@ impl LogWriter {
             synced: synced_sender,
             fault,
             syncs,
+            marks,
         };
         std::thread::Builder::new()
             .name("log-writer".into())
@@ -153,6 +154,7 @@ struct Thread {
     synced: watch::Sender<Option<LogIdRecord>>,
     fault: Fault,
     syncs: Steps,
+    marks: Steps,
 }
 
 impl Thread {
@@ -177,6 +179,8 @@ impl Thread {
     fn write_all(&mut self, first: Write, queue: &Receiver<Write>) -> storage::Result<()> {
         let fault = self.fault.clone();
         let report = |error: &storage::Error| fault.report_storage(error);
+        let syncs = self.syncs.clone();
+        let step = syncs.start();
         let mut unsynced: Vec<(IOFlushed<TypeConfig>, MarkUpdate)> = Vec::new();
         for write in std::iter::once(first).chain(queue.try_iter()) {
             if let MarkUpdate::Lower(last) = write.mark {
@@ -187,7 +191,13 @@ impl Thread {
             let _: Option<Result<(), ()>> = write.written.map(|written| written.send(()));
             unsynced.extend(write.durable.map(|callback| (callback, write.mark)));
         }
-        if unsynced.is_empty() { Ok(()) } else { self.sync(unsynced) }
+        if unsynced.is_empty() {
+            step.discard();
+            return Ok(());
+        }
+        let synced = self.log.sync();
+        drop(step);
+        self.complete(unsynced, synced)
     }
 
     /// Lowers the mark durably to `last`, ahead of a truncation.
@@ -212,11 +222,12 @@ impl Thread {
         Ok(())
     }
 
-    /// Syncs the log, raises the mark in memory, and runs the callbacks.
-    fn sync(&mut self, unsynced: Vec<(IOFlushed<TypeConfig>, MarkUpdate)>) -> storage::Result<()> {
-        let step = self.syncs.start();
-        let synced = self.log.sync();
-        drop(step);
+    /// After a sync: raises the mark in memory, and runs the callbacks.
+    fn complete(
+        &mut self,
+        unsynced: Vec<(IOFlushed<TypeConfig>, MarkUpdate)>,
+        synced: storage::Result<()>,
+    ) -> storage::Result<()> {
         if let Err(error) = synced {
             self.fault.report_storage(&error);
             for (callback, _) in unsynced {
@@ -258,6 +269,8 @@ impl Thread {
 
     fn write_mark(&mut self) -> storage::Result<()> {
         if self.written_mark != self.mark {
+            let _step = self.marks.start();
+            fail::fail_point!("log-mark");
             self.mark.write(&self.path)?;
             self.written_mark = self.mark;
         }

@@ -1,8 +1,8 @@
 //! Members of the cluster: bootstrap, operations of an operator, and the leader's maintenance of
-//! learners, voters and the feature level. A leader with a full disk hands over.
+//! learners, voters and the feature level. A leader that is not fit hands over.
 
 pub(crate) mod bootstrap;
 pub(crate) mod feature_level;
-pub(crate) mod full_disk;
 pub(crate) mod maintenance;
 pub(crate) mod operations;
+pub(crate) mod unfit;

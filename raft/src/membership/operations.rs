@@ -9,7 +9,7 @@ use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
 use storage::{Action, Command, Reply};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::SubmitError;
 use crate::leader::clock::median;
@@ -24,6 +24,8 @@ use crate::types::{Address, NodeId, TypeConfig, is_address};
 
 /// Timeout of the request for the identity of a node that is to be added.
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Wait for a voter to receive the last entries of the log, before it becomes the leader.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_millis(500);
 /// Wait for a new leader.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -254,6 +256,10 @@ impl Operator<'_> {
         if !self.status().members.iter().any(|member| member.node == to && is_responsive(member)) {
             return rejected(format!("node {to} is not reachable"));
         }
+        // Without new entries, a voter that responds soon has them all. If the disk of this node
+        // hangs, a round may hold the lock for ever, and proposes nothing.
+        let _no_proposals = timeout(CATCH_UP_TIMEOUT, self.shared.proposals.lock()).await;
+        self.wait_caught_up(to).await?;
         let trigger = self.shared.raft.trigger();
         match timeout_at(self.deadline, trigger.transfer_leader(to)).await {
             Ok(Ok(())) => {}
@@ -272,23 +278,53 @@ impl Operator<'_> {
         }
     }
 
-    /// Transfers leadership to a responsive voter, one with disk space first, then that with the
-    /// smallest lag. Returns it; `None` if this node does not lead, or no other node has a vote.
+    /// Waits until a voter has all entries of this node's log.
+    async fn wait_caught_up(&self, node: NodeId) -> OperateResult<()> {
+        let mut metrics = self.shared.raft.metrics();
+        let caught_up = async {
+            while Followers(&metrics.borrow_watched()).lag(node) != Some(0) {
+                metrics.changed().await.ok()?;
+            }
+            Some(())
+        };
+        match timeout(CATCH_UP_TIMEOUT, caught_up).await {
+            Ok(Some(())) => Ok(()),
+            Ok(None) => Err(OperateError::Unknown),
+            Err(_) => rejected(format!("node {node} lacks entries of the log: try again later")),
+        }
+    }
+
+    /// Transfers leadership to a responsive voter, a fit one first, then that with the smallest lag.
+    /// Returns it; `None` if this node does not lead, or no other node has a vote.
     pub(crate) async fn transfer_leadership(&self) -> OperateResult<Option<NodeId>> {
         let local = self.shared.local.node;
-        let leads = self.shared.raft.metrics().borrow_watched().current_leader == Some(local);
-        if !leads || self.shared.voters() == [local] {
+        if !self.shared.leads() || self.shared.voters() == [local] {
             return Ok(None);
         }
-        let mut candidates = self.status().members;
-        candidates.retain(|member| member.role == "voter" && is_responsive(member));
-        let next = candidates
-            .iter()
-            .min_by_key(|member| (member.disk_full, member.lag.unwrap_or(u64::MAX)));
-        let Some(next) = next.map(|member| member.node) else {
+        let Some((_, _, next)) = self.successors().into_iter().min() else {
             return rejected("no other voter is reachable");
         };
         self.transfer(next).await.map(|()| Some(next))
+    }
+
+    /// The same, to a fit voter only. Returns `None` if none is.
+    pub(crate) async fn hand_over(&self) -> OperateResult<Option<NodeId>> {
+        let fit = self.successors().into_iter().filter(|(is_unfit, ..)| !is_unfit).min();
+        let Some((_, _, next)) = fit else { return Ok(None) };
+        self.transfer(next).await.map(|()| Some(next))
+    }
+
+    /// The other voters that respond: whether each is unfit, its lag, and its id.
+    fn successors(&self) -> Vec<(bool, u64, NodeId)> {
+        let local = &self.shared.local;
+        let is_successor = |member: &MemberStatus| {
+            member.node != local.node && member.role == "voter" && is_responsive(member)
+        };
+        let found = self.status().members.into_iter().filter(is_successor).map(|member| {
+            let is_unfit = local.contact.is_unfit(member.node) || member.disk_full;
+            (is_unfit, member.lag.unwrap_or(u64::MAX), member.node)
+        });
+        found.collect()
     }
 
     /// Submits a command. Returns the index at which it is applied, and its reply.

@@ -359,6 +359,7 @@ mod tests {
             boot: 3,
             since_boot_micros: 4,
             disk_full: false,
+            is_unfit: false,
             release: Release { level: 8, version: (9, 10, 11) },
         };
         let request = Request {
@@ -371,7 +372,7 @@ mod tests {
             call: Rpc::ReadIndex,
         };
         let sender = [&[0, 5][..], &[6; 16]].concat();
-        let condition_bytes = [1, 3, 4, 0, 8, 9, 10, 11];
+        let condition_bytes = [1, 3, 4, 0, 0, 8, 9, 10, 11];
         let expected = [&[2, 0], &sender[..], &[1, 7, 0], &condition_bytes, &[9, 5]].concat();
         assert_eq!(encode(&request), expected);
         let response =
