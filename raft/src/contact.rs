@@ -236,8 +236,8 @@ impl Contact {
         state.freshness.record_commit(commit, as_of);
     }
 
-    /// Time since the state, applied up to `applied`, was last confirmed as the newest; `None`
-    /// if it never was in this process.
+    /// Time since the state, applied up to `applied`, was last confirmed as the newest, without
+    /// suspensions of the machine; `None` if it never was in this process.
     pub(crate) fn staleness(&self, applied: u64) -> Option<Duration> {
         self.state.lock().freshness.as_of(applied).map(|as_of| as_of.elapsed())
     }

@@ -212,6 +212,7 @@ impl Handle {
     pub fn staleness(&self) -> Option<Duration> {
         let shared = self.shared()?;
         let confirmed = shared.local.contact.staleness(*shared.applied.borrow());
+        let confirmed = confirmed.map(|elapsed| shared.local.clock.age(elapsed));
         shared.leader_staleness().into_iter().chain(confirmed).min()
     }
 

@@ -371,7 +371,11 @@ impl Shared {
         let metrics = metrics.borrow_watched();
         match metrics.membership_config.voter_ids().count() {
             1 => Some(Duration::ZERO),
-            _ => metrics.last_quorum_acked.map(|acknowledged| acknowledged.elapsed()),
+            _ => {
+                let acknowledged =
+                    metrics.last_quorum_acked.map(|acknowledged| acknowledged.elapsed());
+                acknowledged.map(|elapsed| self.local.clock.age(elapsed))
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 //! and counted.
 
 use std::ops::Range;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
@@ -21,6 +21,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Change of the difference that counts as a step. An NTP client that adjusts the rate of the
 /// clock changes it by 500 µs per second at most.
 const STEP_MIN: Duration = Duration::from_millis(500);
+/// Difference of the boot time and the monotonic clock that counts as a suspension.
+const SUSPENSION_MIN: Duration = Duration::from_millis(100);
 /// A thread may lose the processor between its readings of the two clocks. They are then read
 /// again.
 const READING_TIME_MAX: Duration = Duration::from_millis(20);
@@ -43,7 +45,7 @@ impl SystemClock {
         // Locked during the reading, so that the detector gets readings in order.
         let mut detector = self.0.lock();
         let reading = read_clocks();
-        if let Some(step) = detector.record(reading) {
+        if let Some(step) = detector.record(reading, Instant::now()) {
             tracing::warn!(
                 seconds = step as f64 / 1e6,
                 now = %reading.wall_clock,
@@ -51,6 +53,13 @@ impl SystemClock {
             );
         }
         reading
+    }
+
+    /// An age, measured by a clock that stops while the machine is suspended, with the time of the last
+    /// suspension if that may have been meanwhile.
+    pub(crate) fn age(&self, elapsed: Duration) -> Duration {
+        self.read();
+        self.0.lock().suspension.map_or(elapsed, |last| last.added_to(elapsed, Instant::now()))
     }
 
     /// Steps since the start of the process.
@@ -79,12 +88,35 @@ pub(crate) async fn check(clock: &SystemClock, fault: &Fault) {
 struct StepDetector {
     last: Option<ClockReading>,
     total: u64,
+    /// The monotonic clock at the last reading.
+    read_at: Option<Instant>,
+    suspension: Option<Suspension>,
+}
+
+/// A suspension of the machine. It was over when it was noticed.
+#[derive(Debug, Clone, Copy)]
+struct Suspension {
+    time: Duration,
+    noticed_at: Instant,
+}
+
+impl Suspension {
+    fn added_to(self, elapsed: Duration, now: Instant) -> Duration {
+        let is_older = elapsed >= now.saturating_duration_since(self.noticed_at);
+        elapsed + if is_older { self.time } else { Duration::ZERO }
+    }
 }
 
 impl StepDetector {
-    /// The step between the last reading and this one, in microseconds; `None` without a step.
-    fn record(&mut self, reading: ClockReading) -> Option<i64> {
-        let last = self.last.replace(reading)?;
+    /// Records a reading and the monotonic clock. Returns the step of the wall clock since the last
+    /// one, in microseconds; `None` without a step.
+    fn record(&mut self, reading: ClockReading, now: Instant) -> Option<i64> {
+        let (last, read_at) = (self.last.replace(reading)?, self.read_at.replace(now));
+        let awake = read_at.map_or(Duration::ZERO, |read_at| now - read_at);
+        let time = reading.boottime.saturating_sub(last.boottime).saturating_sub(awake);
+        if read_at.is_some() && time > SUSPENSION_MIN {
+            self.suspension = Some(Suspension { time, noticed_at: now });
+        }
         let expected = last.wall_clock.plus(reading.boottime.saturating_sub(last.boottime));
         let step = reading.wall_clock.0.saturating_sub(expected.0);
         let is_step = u128::from(step.unsigned_abs()) > STEP_MIN.as_micros();
@@ -136,9 +168,11 @@ mod tests {
     #[test]
     fn each_step_is_detected_once() {
         let mut detector = StepDetector::default();
+        let started = Instant::now();
         let mut record = |wall_clock, boottime| {
             let boottime = Duration::from_secs(boottime);
-            detector.record(ClockReading { wall_clock: Timestamp(wall_clock), boottime })
+            let reading = ClockReading { wall_clock: Timestamp(wall_clock), boottime };
+            detector.record(reading, started + boottime)
         };
         assert_eq!(record(100 * SECOND, 10), None, "the first reading");
         assert_eq!(record(105 * SECOND + 400_000, 15), None, "adjusted, not stepped");
@@ -146,6 +180,21 @@ mod tests {
         assert_eq!(record(90_106 * SECOND + 400_000, 3_616), None, "a suspended machine");
         assert_eq!(record(3_706 * SECOND + 400_000, 3_616), Some(-86_400 * SECOND));
         assert_eq!(detector.total, 2);
+    }
+
+    #[test]
+    fn ages_count_the_time_of_a_suspension() {
+        let (mut detector, started) = (StepDetector::default(), Instant::now());
+        let seconds = Duration::from_secs;
+        for (boottime, awake) in [(10, 0), (11, 1), (3_612, 2)] {
+            let boottime = seconds(boottime);
+            let wall_clock = Timestamp(boottime.as_micros() as i64);
+            detector.record(ClockReading { wall_clock, boottime }, started + seconds(awake));
+        }
+        let suspension = detector.suspension.unwrap();
+        let now = started + seconds(5);
+        assert_eq!(suspension.added_to(seconds(2), now), seconds(2), "it began after it");
+        assert_eq!(suspension.added_to(seconds(4), now), seconds(3_604));
     }
 
     #[test]

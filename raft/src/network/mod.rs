@@ -88,7 +88,8 @@ impl Link {
         let commit = metrics.cluster_committed?;
         let acknowledged = metrics.last_quorum_acked?;
         let is_own_term = commit.committed_leader_id().term == vote.leader_id.term;
-        let quorum_age_micros = u64::try_from(acknowledged.elapsed().as_micros()).ok()?;
+        let age = self.network.peers.local.clock.age(acknowledged.elapsed());
+        let quorum_age_micros = u64::try_from(age.as_micros()).ok()?;
         is_own_term.then_some(QuorumStatus { commit: commit.index(), quorum_age_micros })
     }
 
