@@ -19,6 +19,7 @@ use crate::network::identity::LocalNode;
 use crate::network::message::{Rpc, RpcResponse};
 use crate::operation::{Hash, HashStatus, MemberStatus, OperateError, OperateResult, Verification};
 use crate::shared::Shared;
+use crate::types::NodeId;
 
 /// Name of the quarantine file in the data folder.
 const QUARANTINE_FILE: &str = "quarantine";
@@ -42,31 +43,67 @@ fn majority_hash(voters: &[Option<Hash>]) -> Option<Hash> {
 }
 
 impl Operator<'_> {
+    /// Compares all states. A member whose state differs from the majority's in two comparisons, one
+    /// after the other, is quarantined for good.
     pub(crate) async fn verify(&self) -> OperateResult<Verification> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let (first, differing) = self.compare(Instant::now() + left / 2).await?;
+        if differing.is_empty() {
+            return Ok(first);
+        }
+        let nodes: Vec<NodeId> = differing.iter().map(|(member, ..)| member.node).collect();
+        tracing::error!(?nodes, "states differ from the majority's: comparing again");
+        while Instant::now() < self.deadline {
+            let (mut second, again) = self.compare(self.deadline).await?;
+            // A node that still searches the rows at the first mark returns no hash at the next one.
+            let is_complete = first.hashes.iter().all(|(node, hash)| {
+                hash.is_none()
+                    || second.hashes.iter().any(|(of, hash)| of == node && hash.is_some())
+            });
+            if !is_complete {
+                tokio::time::sleep(DUE_INTERVAL).await;
+                continue;
+            }
+            for (member, mark, majority) in again {
+                if nodes.contains(&member.node)
+                    && self.quarantine_member(&member, mark, majority).await
+                {
+                    second.quarantined.push(member.node);
+                }
+            }
+            return Ok(second);
+        }
+        Ok(first)
+    }
+
+    /// Compares all states once. Returns also the members whose state differs from the majority's, with
+    /// the mark and the majority's hash.
+    async fn compare(
+        &self,
+        deadline: Instant,
+    ) -> OperateResult<(Verification, Vec<(MemberStatus, u64, Hash)>)> {
         let (index, reply) = self.submit(Action::Verify).await?;
         let Reply::VerifyMark(mark) = reply else { return Err(OperateError::Unknown) };
         let status = self.status();
         // Ends before the caller's deadline, so that the result can list unreachable members.
-        let until = self.deadline.checked_sub(CALL_TIMEOUT).unwrap_or(self.deadline);
+        let until = deadline.checked_sub(CALL_TIMEOUT).unwrap_or(deadline);
         let requests = status.members.iter().map(|member| self.hash_of(member, mark, until));
-        let hashes = futures::future::join_all(requests).await;
-        let hashes: Vec<_> = status.members.iter().zip(hashes).collect();
-        let voters = hashes.iter().filter(|(member, _)| member.role != "learner");
+        let found = futures::future::join_all(requests).await;
+        let found: Vec<_> = status.members.into_iter().zip(found).collect();
+        let voters = found.iter().filter(|(member, _)| member.role != "learner");
         let majority = majority_hash(&voters.map(|(_, hash)| *hash).collect::<Vec<_>>());
-        let mut quarantined = Vec::new();
+        let hashes = found.iter().map(|(member, hash)| (member.node, *hash)).collect();
         // A joint configuration has two majorities, so nothing is quarantined in it.
-        if let Some(majority) = majority.filter(|_| !status.changing) {
-            for (member, hash) in &hashes {
-                if hash.is_some_and(|hash| hash != majority)
-                    && self.quarantine_member(member, mark, majority).await
-                {
-                    quarantined.push(member.node);
-                }
-            }
-        }
-        let hashes = hashes.into_iter().map(|(member, hash)| (member.node, hash)).collect();
+        let differing = match majority.filter(|_| !status.changing) {
+            None => Vec::new(),
+            Some(majority) => found
+                .into_iter()
+                .filter(|(_, hash)| hash.is_some_and(|hash| hash != majority))
+                .map(|(member, _)| (member, mark, majority))
+                .collect(),
+        };
         let faults = faults_at(&self.shared.local, mark, until).await;
-        Ok(Verification { index, hashes, quarantined, faults })
+        Ok((Verification { index, hashes, quarantined: Vec::new(), faults }, differing))
     }
 
     async fn hash_of(&self, member: &MemberStatus, mark: u64, until: Instant) -> Option<Hash> {
