@@ -235,16 +235,19 @@ impl Thread {
             }
             return Err(error);
         }
+        let mut has_vote = false;
         for (callback, update) in unsynced {
             match update {
                 MarkUpdate::Last(last) => self.mark.last = Some(last),
-                MarkUpdate::Vote(vote) => self.mark.vote = Some(vote),
+                MarkUpdate::Vote(vote) => (self.mark.vote, has_vote) = (Some(vote), true),
                 MarkUpdate::None | MarkUpdate::Lower(_) => {}
             }
             callback.io_completed(Ok(()));
         }
         self.synced.send_replace(self.mark.last);
-        Ok(())
+        // At once, since a node that votes twice in a term could make two leaders. After the vote,
+        // which waits for one sync only.
+        if has_vote { self.write_mark() } else { Ok(()) }
     }
 
     /// Writes the mark and the commit index once per interval.
