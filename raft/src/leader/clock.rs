@@ -121,8 +121,8 @@ enum Step {
 
 impl ClusterClock {
     /// Continues from `last`, the last stamp in the state. `applied` is the last stamp that this
-    /// process applied soon after a leader had made it. `is_first`: the cluster, which is new or
-    /// restored, has made no stamp yet.
+    /// process applied soon after a leader had made it. `is_first`: the cluster is new, and has
+    /// made no stamp yet.
     pub(crate) fn new(
         last: Timestamp,
         applied: Option<AppliedStamp>,

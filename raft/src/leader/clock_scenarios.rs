@@ -303,9 +303,20 @@ fn agreed(at: i64) -> Target {
 }
 
 #[test]
-fn restored_cluster_continues_at_the_present() {
-    let (backup, now) = (Timestamp(DAY), Timestamp(400 * DAY));
-    let mut clock = ClusterClock::new(backup, None, MINUTE, true);
+fn restored_cluster_jumps_by_30_days_at_most() {
+    let backup = Timestamp(DAY);
+    for (days, jumps) in [(29, true), (399, false)] {
+        let now = Timestamp(DAY + days * DAY);
+        let stamp =
+            ClusterClock::new(backup, None, MINUTE, false).stamp(MINUTE, Some(agreed(now.0)));
+        assert_eq!(stamp == now, jumps, "{days} days");
+    }
+}
+
+#[test]
+fn new_cluster_begins_at_the_present() {
+    let (never, now) = (Timestamp::default(), Timestamp(400 * DAY));
+    let mut clock = ClusterClock::new(never, None, MINUTE, true);
     assert_eq!(clock.stamp(MINUTE, Some(agreed(now.0))), now);
     // The next stamps are at the limited rate.
     let stamp = clock.stamp(2 * MINUTE, Some(agreed(500 * DAY)));

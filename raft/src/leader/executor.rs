@@ -41,7 +41,7 @@ use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use storage::model::cluster::BatchId;
 use storage::model::id::Timestamp;
-use storage::{ApplyOutcome, Command, DecideError, Draft, Rejection, Reply, View, codec, decide};
+use storage::{ApplyOutcome, Command, DecideError, Draft, Rejection, Reply, codec, decide};
 use tokio::time::Instant;
 
 use crate::error::{Outcome, SubmitError};
@@ -125,10 +125,7 @@ impl Executor {
     fn new_term(&self, term: u64, counter: u64) -> Term {
         let local = &self.shared.local;
         let (last, applied) = (local.reader.position().clock, local.contact.last_stamp());
-        let cluster = local.reader.cluster().ok().flatten();
-        // A restored cluster continues at the clock of its backup, however old that is.
-        let restored_at = cluster.and_then(|cluster| cluster.restored).map(|it| it.clock);
-        let is_first = last == Timestamp::default() || restored_at == Some(last);
+        let is_first = last == Timestamp::default();
         let boottime = local.clock.read().boottime;
         let clock = ClusterClock::new(last, applied, boottime, is_first);
         self.shared.clock_jump.store(false, Ordering::SeqCst);
