@@ -320,7 +320,8 @@ impl Shared {
     /// a limit gets all that it requests.
     pub(crate) fn grant(&self, to: NodeId, request: &GrantRequest) -> Option<Grant> {
         let term = self.open_term.load(Ordering::SeqCst);
-        if term == 0 || !self.is_leader_of(term) {
+        // Without a lease, another leader may grant the same requests.
+        if self.leader_staleness().is_none_or(|age| age > self.timers.lease) {
             return None;
         }
         let limit = self.local.reader.limit(request.tenant, Limit::RequestsPerMinute);
