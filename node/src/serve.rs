@@ -189,7 +189,9 @@ fn start_tasks(
     collectors.try_for_each(|collector| registry.register(collector)).map_err(text)?;
     let reader = engine.reader.clone();
     if config.log_seconds > 0 {
-        let interval = Duration::from_secs(config.log_seconds.into());
+        // If the node that ships dies, another one does after two steps. They are shorter than the
+        // interval, so that with their writes two of them take two intervals at most.
+        let interval = Duration::from_secs(config.log_seconds.into()) * 4 / 5;
         let (url, backups, metrics) = (url.clone(), backups.clone(), metrics.clone());
         let (raft, reader) = (raft.clone(), reader.clone());
         let shipping = LogShipping { url, interval, backups, metrics, raft, reader, node };
