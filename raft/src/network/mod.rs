@@ -15,7 +15,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use openraft::Instant as _;
-use openraft::OptionalSend;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
@@ -23,15 +22,19 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderError,
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
+use openraft::{EntryPayload, OptionalSend};
 
 use crate::log::record::{LogIdRecord, VoteRecord};
 use crate::network::client::{Channel, Peers};
 use crate::network::message::{AppendRpc, QuorumStatus, Rpc, RpcError, RpcResponse};
 use crate::state_machine::{Raft, Snapshot, SnapshotState};
-use crate::types::{Address, LogId, NodeId, TypeConfig, Vote};
+use crate::types::{Address, Entry, LogId, NodeId, TypeConfig, Vote};
 
-/// Timeout of AppendEntries. The follower syncs within it, possibly on a slow disk.
+/// Timeout of AppendEntries, without the time to send it. The follower syncs within it, possibly on
+/// a slow disk.
 const APPEND_TIMEOUT: Duration = Duration::from_secs(2);
+/// Slowest network that entries pass in time: 1 Mbit/s.
+const BYTES_PER_SECOND_MIN: u64 = 125_000;
 
 /// Interval at which an unreachable target of a snapshot is probed.
 const SNAPSHOT_RETRY: Duration = Duration::from_secs(1);
@@ -133,6 +136,13 @@ impl Link {
     }
 }
 
+fn payload_bytes(entry: &Entry) -> usize {
+    match &entry.payload {
+        EntryPayload::Normal(payload) => payload.0.len(),
+        EntryPayload::Blank | EntryPayload::Membership(_) => 0,
+    }
+}
+
 fn unexpected() -> RPCError<TypeConfig> {
     RPCError::Network(NetworkError::from_string("the response does not match the request"))
 }
@@ -147,8 +157,10 @@ impl RaftNetworkV2<TypeConfig> for Link {
     ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
         self.check_contact().await?;
         let quorum_status = self.quorum_status(&request.vote);
+        let bytes: usize = request.entries.iter().map(payload_bytes).sum();
+        let sending = Duration::from_secs(bytes as u64 / BYTES_PER_SECOND_MIN);
         let call = Rpc::Append(AppendRpc::new(request, quorum_status));
-        match self.call(call, APPEND_TIMEOUT).await? {
+        match self.call(call, APPEND_TIMEOUT + sending).await? {
             RpcResponse::Appended(appended) => Ok(appended.into()),
             _ => Err(unexpected()),
         }
