@@ -37,12 +37,6 @@ impl MemoryGuard {
         MemoryUse { resident, limit, rejected }
     }
 
-    /// Whether the process has exceeded its limit.
-    pub(crate) fn is_full(&self) -> bool {
-        let MemoryUse { resident, limit, .. } = self.usage();
-        limit > 0 && resident > limit
-    }
-
     /// Above the limit, only deletions are accepted: they give memory back.
     pub(crate) fn check_write(&self, action: &Action) -> ApiResult<()> {
         if action.only_removes() { Ok(()) } else { self.check(self.usage().limit) }

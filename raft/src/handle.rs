@@ -126,11 +126,12 @@ impl Handle {
         self.shared().ok_or(SubmitError::Quarantined)?.submit(command, deadline).await
     }
 
-    /// Sets whether this node is above its memory limit. As the leader, it then accepts only
-    /// commands of API keys that remove something, and those of the service itself.
-    pub fn set_memory_full(&self, is_full: bool) {
+    /// Takes the resident memory of the process and its limit, in bytes. Above the limit, a leader
+    /// accepts only commands of API keys that remove something, and those of the service itself.
+    pub fn set_memory(&self, resident: u64, limit: u64) {
         if let Some(shared) = self.shared() {
-            shared.memory_full.store(is_full, Ordering::Relaxed);
+            shared.memory_full.store(resident > limit, Ordering::Relaxed);
+            shared.incoming.set_memory(resident, limit);
         }
     }
 

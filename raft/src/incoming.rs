@@ -9,10 +9,16 @@
 //! The state is received, synced, opened and indexed beside Raft, which then only switches to it.
 //! Raft rejects it if there was a later vote meanwhile. The opened state then stays for a minute,
 //! since the next leader may send the same one.
+//!
+//! # Memory
+//! Two states are in memory meanwhile. A node that uses more than half of its memory limit has no
+//! room for that: Raft installs the files, and the present indexes are dropped first. Until the
+//! received state is indexed, this node neither votes nor reads memories.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::statvfs;
@@ -32,6 +38,8 @@ pub(crate) struct Incoming {
     reserve: u64,
     /// Locked while one is opened and installed: two states beside the present one may be too large.
     pub(crate) opening: AsyncMutex<Opening>,
+    /// Whether memory suffices for two states. Sampled.
+    has_memory: AtomicBool,
     /// The last entry of the opened state.
     last: Mutex<Option<LogId>>,
 }
@@ -48,7 +56,23 @@ impl Incoming {
     pub(crate) fn new(snapshots: Snapshots, receiver: Receiver, reserve: u64) -> Self {
         let (receiver, kept_until) = (Arc::new(receiver), Instant::now());
         let opening = Opening { receiver, opened: Opened::default(), kept_until };
-        Self { snapshots, reserve, opening: AsyncMutex::new(opening), last: Mutex::default() }
+        Self {
+            snapshots,
+            reserve,
+            opening: AsyncMutex::new(opening),
+            has_memory: AtomicBool::new(true),
+            last: Mutex::default(),
+        }
+    }
+
+    /// Takes the resident memory of the process and its limit, in bytes.
+    pub(crate) fn set_memory(&self, resident: u64, limit: u64) {
+        self.has_memory.store(resident <= limit / 2, Ordering::Relaxed);
+    }
+
+    /// Whether a received state may be opened beside the present one.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.has_memory.load(Ordering::Relaxed)
     }
 
     /// Whether the state up to this entry is opened already, so that no file has to be sent.

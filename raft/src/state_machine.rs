@@ -137,11 +137,11 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         SnapshotState { folder, opened }: SnapshotState,
     ) -> io::Result<()> {
         let switch = move |writer: &mut Writer| {
-            let received = match opened.lock().take() {
-                Some(received) => received,
-                None => writer.receiver().open(&folder.path)?,
-            };
-            writer.switch(received)
+            let opened = opened.lock().take();
+            match opened {
+                Some(received) => writer.switch(received),
+                None => writer.open_and_switch(&folder.path),
+            }
         };
         self.writer.run(switch).await.map_err(self.fault.fail())?;
         self.applied.send_replace(self.reader.position().index);
@@ -167,8 +167,8 @@ pub(crate) type Snapshot = openraft::type_config::alias::SnapshotOf<TypeConfig, 
 /// An opened state, until it is installed. Each snapshot that is given to Raft shares it.
 pub(crate) type Opened = Arc<Mutex<Option<Received>>>;
 
-/// The state of a snapshot: a copy in a folder, which this node sends; or one that it has received
-/// and opened.
+/// The state of a snapshot: a copy in a folder, which this node sends; or one that it has received,
+/// and opened if there was memory for it.
 pub(crate) struct SnapshotState {
     pub(crate) folder: SnapshotFolder,
     pub(crate) opened: Opened,

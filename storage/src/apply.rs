@@ -164,6 +164,18 @@ impl Writer {
         Receiver::new(self.reader.clone(), self.folder.clone(), self.options.clone())
     }
 
+    /// Drops the indexes of the memories, opens the received state in the folder `source`, and replaces
+    /// the whole state by it. Memory for one state is enough for this.
+    ///
+    /// # Errors
+    /// If the state cannot be moved, synced or opened.
+    pub fn open_and_switch(&mut self, source: &Path) -> Result<()> {
+        let state = Arc::clone(&self.reader.engine().state);
+        self.reader.release(Engine::without_memories(state, &self.options)?);
+        let received = self.receiver().open(source)?;
+        self.switch(received)
+    }
+
     /// Replaces the whole state by a received one. Running reads finish on the old state.
     ///
     /// # Errors

@@ -52,8 +52,15 @@ impl Engine {
         if let Some(cluster) = state.cluster()? {
             cluster.check_readable()?;
         }
+        let engine = Self::without_memories(state, options)?;
+        engine.registry.index_memories(&engine.state, &options.indexed)?;
+        Ok(engine)
+    }
+
+    /// The engine of an opened state, with everything in memory but the indexes of the memories.
+    pub(crate) fn without_memories(state: Arc<State>, options: &Options) -> Result<Self> {
         let position = state.record::<Position>(&Key::Position)?.unwrap_or_default();
-        let registry = Registry::rebuild(&state, options.exact_max, &options.indexed)?;
+        let registry = Registry::without_memories(&state, options.exact_max)?;
         Ok(Self { state, registry, position: RwLock::new(position) })
     }
 

@@ -1,5 +1,6 @@
 //! Read access to the newest applied state. [`Reader`] lists the whole read interface.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ use crate::verify::{Verifier, hash_rows};
 #[derive(Clone)]
 pub struct Reader {
     current: Arc<RwLock<Arc<Engine>>>,
+    /// Odd while the memories are not indexed.
+    indexings: Arc<AtomicU64>,
     verifier: Arc<Verifier>,
     searches: Arc<SearchCounters>,
     applied: Arc<AppliedCounters>,
@@ -67,6 +70,15 @@ impl Reader {
     /// SHA-256 of all rows, as in [`crate::VerifyResult`].
     pub fn hash(&self) -> Result<[u8; 32]> {
         hash_rows(&self.engine().state.snapshot(), Duration::ZERO)
+    }
+
+    /// The result of `read`; `None` if the memories were not indexed all the time. Their indexes are
+    /// dropped while a received state is indexed, if there is no room for both.
+    pub fn while_indexed<T>(&self, read: impl FnOnce(&Self) -> T) -> Option<T> {
+        let before = self.indexings.load(Ordering::SeqCst);
+        let value = read(self);
+        let is_same = self.indexings.load(Ordering::SeqCst) == before;
+        (is_same && self.is_indexed()).then_some(value)
     }
 
     /// Bytes that RocksDB holds in RAM for the state.
@@ -255,8 +267,8 @@ impl Reader {
 
     pub(crate) fn new(engine: Engine) -> Self {
         let current = Arc::new(RwLock::new(Arc::new(engine)));
-        let (verifier, searches, applied) = Default::default();
-        Self { current, verifier, searches, applied }
+        let (indexings, verifier, searches, applied) = Default::default();
+        Self { current, indexings, verifier, searches, applied }
     }
 
     /// The current engine. A reader keeps using it after a snapshot installation replaced it.
@@ -272,6 +284,20 @@ impl Reader {
     /// Replaces the engine after a snapshot installation.
     pub(crate) fn replace(&self, engine: Engine) {
         *self.current.write() = Arc::new(engine);
+        if !self.is_indexed() {
+            self.indexings.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Replaces the engine by one without the indexes of the memories, until the next
+    /// [replacement](Self::replace).
+    pub(crate) fn release(&self, engine: Engine) {
+        self.indexings.fetch_add(1, Ordering::SeqCst);
+        *self.current.write() = Arc::new(engine);
+    }
+
+    fn is_indexed(&self) -> bool {
+        self.indexings.load(Ordering::SeqCst).is_multiple_of(2)
     }
 
     pub(crate) fn index(&self, tenant: TenantId) -> Option<Arc<TenantIndex>> {

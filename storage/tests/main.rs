@@ -18,6 +18,7 @@ mod models;
 mod months;
 mod planner;
 mod receipts;
+mod received;
 mod release;
 mod reports;
 mod retention;

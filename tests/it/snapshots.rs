@@ -111,6 +111,28 @@ async fn node_votes_while_it_opens_a_snapshot() {
     assert_caught_up(&cluster, node).await;
 }
 
+/// With memory for one state only, a node drops its indexes before it opens a snapshot.
+#[cfg(feature = "failpoints")]
+#[tokio::test]
+async fn node_with_little_memory_has_one_state() {
+    let (cluster, behind) = with_one_behind().await;
+    let (node, leader) = (cluster.at(behind), cluster.at(cluster.leader().await));
+    let resident = leader.metric("hearth_memory_resident_bytes").await;
+    let limit = ((resident * 1.2) as u64).to_string();
+    let environment = [
+        ("FAILPOINTS", "snapshot-open=1*sleep(3000)->off"),
+        ("HEARTH__MEMORY__MAX_BYTES", limit.as_str()),
+    ];
+    let process = node.serve_with(&environment);
+    let opening = eventually("it opens", async || states(node).1, |states| *states == 2);
+    opening.await;
+    let purged = leader.metric("hearth_raft_purged_index").await;
+    first_read_is_fresh(node, purged).await;
+    assert!(process.log().contains("no memory for two states"), "{}", process.log());
+    assert_eq!(node.metric("hearth_snapshots_installed_total").await, 1.0);
+    assert_caught_up(&cluster, node).await;
+}
+
 /// A receiver may stop reading for longer than a dead machine is waited for.
 #[cfg(feature = "failpoints")]
 #[tokio::test]

@@ -161,9 +161,13 @@ impl Service {
         let reader = self.reader.clone();
         // The permit stays with the result until it is picked up, so that results of large reads
         // cannot pile up.
-        match tokio::task::spawn_blocking(move || (read(&reader), permit)).await {
-            Ok((Ok(value), _permit)) => Ok(value),
-            Ok((Err(error), _permit)) => {
+        match tokio::task::spawn_blocking(move || (reader.while_indexed(read), permit)).await {
+            Ok((Some(Ok(value)), _permit)) => Ok(value),
+            Ok((None, _permit)) => Err(ApiError::unavailable(
+                "stale",
+                "this node indexes the memories that it has received from the leader",
+            )),
+            Ok((Some(Err(error)), _permit)) => {
                 self.raft.fault().report_storage(&error);
                 Err(ApiError::internal())
             }
@@ -179,7 +183,7 @@ impl Service {
     /// them for commands that other nodes forward.
     pub(crate) fn set_memory(&self, resident: u64, limit: u64) {
         self.memory.set(resident, limit);
-        self.raft.set_memory_full(self.memory.is_full());
+        self.raft.set_memory(resident, limit);
     }
 
     pub(crate) fn memory_use(&self) -> MemoryUse {

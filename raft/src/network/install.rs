@@ -33,8 +33,8 @@ fn has_applied(shared: &Shared, last: Option<LogId>) -> bool {
     shared.local.reader.position().index >= last.map_or(0, |last| last.index)
 }
 
-/// Opens a received state, unless it is opened, and installs it. `folder` has no files if they were
-/// not needed. Returns the vote of this node: if it is later than that of the leader, the state is not
+/// Opens a received state, unless it is opened or memory does not suffice, and installs it. `folder`
+/// has no files if they were not needed. Returns the vote of this node: if it is later than that of the leader, the state is not
 /// installed.
 pub(crate) async fn install(
     shared: Arc<Shared>,
@@ -53,17 +53,22 @@ pub(crate) async fn install(
             return Err(PeerRejection::Unavailable);
         }
         incoming.replace(&opening, None);
-        let received = opening.open(&meta, &folder, &shared.local.fault).await;
-        let received = received.ok_or(PeerRejection::Unavailable)?;
-        incoming.replace(&opening, last.map(|last| (last, received)));
+        if incoming.has_memory() {
+            let received = opening.open(&meta, &folder, &shared.local.fault).await;
+            let received = received.ok_or(PeerRejection::Unavailable)?;
+            incoming.replace(&opening, last.map(|last| (last, received)));
+        } else {
+            tracing::warn!(
+                "no memory for two states: this node neither votes nor reads memories until the \
+                 received state is indexed"
+            );
+        }
     }
     let state = SnapshotState { folder, opened: Arc::clone(&opening.opened) };
     let installed = shared.raft.install_full_snapshot(vote, Snapshot { meta, snapshot: state });
     let installed = installed.await.map_err(|_| PeerRejection::Unavailable)?;
-    if opening.opened.lock().is_none() {
-        shared.peers.timings.installed_snapshots.inc();
-    }
     if has_applied(&shared, last) {
+        shared.peers.timings.installed_snapshots.inc();
         incoming.replace(&opening, None);
     } else {
         opening.kept_until = Instant::now() + KEPT_TIME;

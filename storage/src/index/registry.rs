@@ -57,9 +57,8 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Builds the registry of `state`, without graphs. Adds the number of indexed memories to
-    /// `indexed`.
-    pub(crate) fn rebuild(state: &State, exact_max: usize, indexed: &AtomicU64) -> Result<Self> {
+    /// Builds the registry of `state`, without the indexes of the memories.
+    pub(crate) fn without_memories(state: &State, exact_max: usize) -> Result<Self> {
         let registry = Self { exact_max, ..Self::default() };
         *registry.cluster.write() = state.cluster()?;
         *registry.models.write() = state.models()?;
@@ -85,12 +84,17 @@ impl Registry {
                 registry.put_audit_ends(tenant, *chain, &ends);
             }
         })?;
-        for (tenant, index) in registry.all() {
-            rebuild(state, tenant, &index, indexed)?;
-            registry.schedule_tick(state, tenant)?;
-            registry.mark_if_stale(tenant, &index);
-        }
         Ok(registry)
+    }
+
+    /// Builds the indexes of the memories of `state`, without graphs. Adds their number to `indexed`.
+    pub(crate) fn index_memories(&self, state: &State, indexed: &AtomicU64) -> Result<()> {
+        for (tenant, index) in self.all() {
+            rebuild(state, tenant, &index, indexed)?;
+            self.schedule_tick(state, tenant)?;
+            self.mark_if_stale(tenant, &index);
+        }
+        Ok(())
     }
 
     /// Queues a tenant with a stale graph for the graph builder. Returns whether it was added.
