@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use tempfile::TempDir;
 
 use super::*;
@@ -88,6 +89,67 @@ async fn partitioned_node_starts_no_election_and_rejoins_quietly() {
     }
     assert_eq!(cluster.leader().await, leader);
     assert_equal_states(rest).await;
+}
+
+/// As behind a firewall that rejects with a reset: to this node the leader's process has ended.
+#[tokio::test]
+async fn refused_path_of_one_deposes_no_leader() {
+    let network = Network::of(3).await;
+    let cluster = &network.cluster;
+    let [leader, refused, other] = cluster.leader_first().await;
+    let term = leader.term().await;
+    let at = |node: &Node| node.id() as usize - 1;
+    network.cut(at(refused), |other| {
+        (other == at(leader)).then(|| format!("refused:{}", network.address(other)))
+    });
+    // It calls the leader anew.
+    refused.kill();
+    let point = format!("peer-cut=return({})", file(&network.folder, at(refused)).display());
+    refused.start_with(&[("FAILPOINTS", &point)]);
+    refused.up().await;
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(6) {
+        other.create(&json!({"label": "the leader stays"})).await;
+        assert_eq!(other.term().await, term, "an election");
+    }
+    network.heal();
+    converged(cluster).await;
+    assert_eq!(cluster.leader().await, at(leader));
+    assert_equal_states(cluster).await;
+}
+
+/// Another leader grants the requests of the same minute. Alone, a node has its part of the limit.
+#[tokio::test]
+async fn partitioned_leader_grants_no_requests() {
+    const LIMIT: usize = 30;
+    let network = Network::of(3).await;
+    let cluster = &network.cluster;
+    let body = json!({"name": "limited", "limits": {"requests_per_minute": LIMIT}});
+    let key = create_tenant(cluster, body).await;
+    converged(cluster).await;
+    let leader = cluster.leader().await;
+    network.partition(|left, right| left != leader && right != leader);
+    let rest = cluster.at((leader + 1) % 3);
+    let leads = async || rest.status().await.map(|status| status["leader"].clone());
+    let old = json!(cluster.at(leader).id());
+    let is_other = |found: &Option<Value>| {
+        found.as_ref().is_some_and(|found| !found.is_null() && *found != old)
+    };
+    eventually("another node leads", leads, is_other).await;
+    let seen = async || cluster.at(leader).status().await.map(|status| status["leader"].clone());
+    eventually("the lease ends", seen, |seen| *seen == Some(Value::Null)).await;
+    let accepted = async |node: &Node| {
+        let get = async |_| node.request_as(&key, Method::GET, "/agent/nodes").send().await.status;
+        let statuses = join_all((0..2 * LIMIT).map(get)).await;
+        statuses.into_iter().filter(|status| status.is_success()).count()
+    };
+    // Requests of the same minute.
+    let (of_old, of_rest) = tokio::join!(accepted(cluster.at(leader)), accepted(rest));
+    println!("accepted {of_rest}, and {of_old} by the old leader");
+    assert!(of_rest > 0 && of_rest + of_old <= LIMIT, "{of_rest} and {of_old}");
+    assert!(of_old <= LIMIT / 3, "{of_old}");
+    network.heal();
+    converged(cluster).await;
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::log::record::LogIdRecord;
-use crate::network::client::Channel;
+use crate::network::client::{Channel, is_cut};
 use crate::network::message::{Rpc, RpcError, RpcResponse};
 use crate::shared::Shared;
 use crate::types::{NodeId, Vote};
@@ -263,6 +263,9 @@ fn last(shared: &Shared) -> Option<LogIdRecord> {
 
 /// Whether two connections in a row are refused, of [`ATTEMPTS`].
 async fn is_refused(address: &str) -> bool {
+    if is_cut("refused:", address) {
+        return true;
+    }
     let mut refused = 0;
     for _ in 0..ATTEMPTS {
         match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {

@@ -283,22 +283,22 @@ impl Peers {
 }
 
 fn check_cut(address: &str) -> Result<(), RpcError> {
-    match is_cut(address) {
+    match is_cut("", address) || is_cut("refused:", address) {
         true => Err(RpcError::NotSent("partitioned by a test".into())),
         false => Ok(()),
     }
 }
 
 /// Whether a test has cut a path of the network. The failpoint names a file with the paths:
-/// `host:port` loses requests to that peer, `from:host:port` loses its responses. Always false
-/// without failpoints.
-fn is_cut(path: &str) -> bool {
+/// `host:port` loses requests to that peer, `from:host:port` loses its responses, and the port of
+/// `refused:host:port` seems to be closed. Always false without failpoints.
+pub(crate) fn is_cut(kind: &str, address: &str) -> bool {
     fail::fail_point!("peer-cut", |file| {
         let paths = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
-        paths.split_whitespace().any(|cut| cut == path)
+        paths.split_whitespace().any(|cut| cut.strip_prefix(kind) == Some(address))
     });
-    // Without failpoints the macro expands to nothing, and `path` would be unused.
-    let _ = path;
+    // Without failpoints the macro expands to nothing, and the parameters would be unused.
+    let _ = (kind, address);
     false
 }
 
@@ -326,7 +326,7 @@ async fn connect(client: Client, url: String) -> Result<Upgraded, String> {
 
 /// A response that has arrived, unless a test loses it.
 async fn received(address: &str, bytes: &[u8]) -> Result<Response, RpcError> {
-    if is_cut(&format!("from:{address}")) {
+    if is_cut("from:", address) {
         // Only the caller's timeout ends the call.
         std::future::pending::<()>().await;
     }
