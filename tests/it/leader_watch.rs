@@ -1,7 +1,10 @@
 //! The end of the leader's process is noticed at once, and its silence soon. The election timeout,
 //! which is long here, decides neither.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use futures::future::join_all;
 
 use super::*;
 
@@ -61,6 +64,64 @@ async fn frozen_leader_is_replaced_without_timeout() {
         leader.resume();
         converged(&cluster).await;
     }
+    assert_equal_states(&cluster).await;
+}
+
+/// Survivors with logs that still grow agree on the one that stands.
+#[tokio::test(flavor = "multi_thread")]
+async fn survivors_under_load_elect_one_at_once() {
+    let cluster = patient();
+    for _ in 0..5 {
+        let [leader, survivor, other] = cluster.leader_first().await;
+        for node in [leader, survivor, other] {
+            node.ready().await;
+        }
+        let (term, is_killed) = (leader.term().await, AtomicBool::new(false));
+        let load = async |node: &Node| {
+            let mut stored = true;
+            while stored && !is_killed.load(Ordering::Relaxed) {
+                stored = stores(node).await;
+            }
+        };
+        let kill = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            leader.kill();
+            is_killed.store(true, Ordering::Relaxed);
+            let killed = Instant::now();
+            eventually("a survivor leads", async || stores(survivor).await, |stored| *stored).await;
+            killed.elapsed()
+        };
+        let writers = [survivor, other].into_iter().cycle().take(16);
+        let (pause, _) = tokio::join!(kill, join_all(writers.map(load)));
+        assert!(pause < ELECTION_MIN / 2, "{pause:?}");
+        assert_eq!(survivor.term().await, term + 1, "one survivor stood");
+        leader.restart().await;
+    }
+    converged(&cluster).await;
+    assert_equal_states(&cluster).await;
+}
+
+/// To the others it looks as if the process had ended. The next leader is elected once.
+#[tokio::test(flavor = "multi_thread")]
+async fn restarted_proxy_costs_one_election() {
+    let cluster = patient();
+    let fast = Slowness::of_delay(Duration::ZERO);
+    let mut links = Links::between(&cluster, fast, |_| Vec::new()).await;
+    converged(&cluster).await;
+    let [leader, survivor] = cluster.leader_first().await;
+    let term = leader.term().await;
+    let follower = survivor.id() as usize - 1;
+    links.restart(follower, Duration::from_millis(200)).await;
+    assert!(stores(leader).await && stores(survivor).await);
+    assert_eq!(leader.term().await, term, "a follower that cannot be reached deposes no leader");
+    let restarted = Instant::now();
+    let writes = eventually("writes continue", async || stores(survivor).await, |stored| *stored);
+    let restart = links.restart(leader.id() as usize - 1, Duration::from_millis(500));
+    tokio::join!(restart, writes);
+    eventually("writes continue", async || stores(leader).await, |stored| *stored).await;
+    assert!(restarted.elapsed() < ELECTION_MIN / 2, "{:?}", restarted.elapsed());
+    converged(&cluster).await;
+    assert!(survivor.term().await <= term + 1, "the old leader follows");
     assert_equal_states(&cluster).await;
 }
 

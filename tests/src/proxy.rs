@@ -39,7 +39,22 @@ impl Slowness {
 
 /// The links of a cluster, until they are dropped.
 pub struct Links {
-    _tasks: JoinSet<()>,
+    proxies: Vec<Proxy>,
+}
+
+/// What stands in front of a node.
+struct Proxy {
+    address: String,
+    node: SocketAddr,
+    slowness: Slowness,
+    task: JoinSet<()>,
+}
+
+impl Proxy {
+    async fn start(&mut self) {
+        let listener = TcpListener::bind(&self.address).await.expect("the port is free");
+        self.task.spawn(accept(listener, self.node, self.slowness));
+    }
 }
 
 impl Links {
@@ -50,21 +65,21 @@ impl Links {
         slowness: Slowness,
         environment: impl Fn(usize) -> Vec<(&'static str, String)>,
     ) -> Self {
-        let (mut links, mut listens) = (JoinSet::new(), Vec::new());
+        let mut proxies = Vec::new();
         // All at once: a node at its old address would be reached without a proxy.
         cluster.nodes().for_each(|node| node.kill());
         for node in cluster.nodes() {
             let address = node.peer_address();
-            let [listen] = free_ports::<1>().map(|free| free.local_addr().expect("it is bound"));
-            let proxy = TcpListener::bind(&address).await.expect("the node has ended");
-            links.spawn(accept(proxy, listen, slowness));
-            listens.push((listen, address));
+            let [node] = free_ports::<1>().map(|free| free.local_addr().expect("it is bound"));
+            let mut proxy = Proxy { address, node, slowness, task: JoinSet::new() };
+            proxy.start().await;
+            proxies.push(proxy);
         }
         for (at, node) in cluster.nodes().enumerate() {
-            let (listen, address) = &listens[at];
+            let proxy = &proxies[at];
             let mut variables = environment(at);
-            variables.push(("HEARTH__PEER__LISTEN", listen.to_string()));
-            variables.push(("HEARTH__PEER__ADDRESS", address.clone()));
+            variables.push(("HEARTH__PEER__LISTEN", proxy.node.to_string()));
+            variables.push(("HEARTH__PEER__ADDRESS", proxy.address.clone()));
             let variables: Vec<_> =
                 variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
             node.start_with(&variables);
@@ -72,7 +87,16 @@ impl Links {
         for node in cluster.nodes() {
             node.ready().await;
         }
-        Self { _tasks: links }
+        Self { proxies }
+    }
+
+    /// Restarts the proxy in front of a node. It resets its connections, and refuses new ones for a
+    /// while.
+    pub async fn restart(&mut self, at: usize, pause: Duration) {
+        let proxy = &mut self.proxies[at];
+        proxy.task.shutdown().await;
+        tokio::time::sleep(pause).await;
+        proxy.start().await;
     }
 }
 
@@ -83,6 +107,8 @@ async fn accept(proxy: TcpListener, to: SocketAddr, slowness: Slowness) {
             let Ok(node) = TcpStream::connect(to).await else { return };
             for stream in [&caller, &node] {
                 stream.set_nodelay(true).expect("it is connected");
+                // One that is dropped is reset.
+                stream.set_zero_linger().expect("it is connected");
             }
             let (from_caller, to_caller) = caller.into_split();
             let (from_node, to_node) = node.into_split();
