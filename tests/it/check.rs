@@ -1,6 +1,9 @@
 //! `hearth serve --check` finds what would keep a node from working, and says what to mend. It
 //! changes nothing. Certificates that change are used without a restart or a signal.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
 use super::*;
 
 /// Runs the check with the configuration of the first node.
@@ -19,6 +22,27 @@ async fn renew(cluster: &Cluster, host: &str, days: &str) {
     let arguments = ["certs", "--renew", "--folder", folder, "--node", "1", "--days", days];
     let (succeeded, text) = cluster.run(&[&arguments[..], &["--host", host]].concat()).await;
     assert!(succeeded, "{text}");
+}
+
+/// The connections of the first node from and to the peer listeners: both addresses of each.
+fn peer_connections(cluster: &Cluster) -> BTreeSet<String> {
+    let port = |node: &Node| node.peer_address().parse::<SocketAddr>().unwrap().port();
+    let ports: Vec<_> = cluster.nodes().map(|node| format!(":{:04X}", port(node))).collect();
+    let process = format!("/proc/{}", cluster.pid());
+    let opened = std::fs::read_dir(format!("{process}/fd")).unwrap();
+    let sockets = opened.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok());
+    let sockets: BTreeSet<_> =
+        sockets.map(|socket| socket.to_string_lossy().into_owned()).collect();
+    let table = std::fs::read_to_string(format!("{process}/net/tcp")).unwrap();
+    let connections = table.lines().filter_map(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let (addresses, is_established) =
+            (format!("{} {}", fields[1], fields[2]), fields[3] == "01");
+        let is_own = sockets.contains(&format!("socket:[{}]", fields[9]));
+        let is_of_peers = ports.iter().any(|port| addresses.contains(port));
+        (is_established && is_own && is_of_peers).then_some(addresses)
+    });
+    connections.collect()
 }
 
 #[tokio::test]
@@ -58,11 +82,17 @@ async fn check_names_what_is_wrong() {
 #[tokio::test]
 async fn changed_certificates_are_used_without_a_signal() {
     let cluster = options().nodes(3).start();
+    let before_reload = peer_connections(&cluster);
+    assert!(before_reload.len() >= 4, "to and from each other node: {before_reload:?}");
     let expiry = "hearth_certificate_expires_timestamp_seconds{certificate=\"peer\"}";
     let before = cluster.metrics(expiry).await;
     renew(&cluster, "127.0.0.1", "30").await;
     let expires_at = async || cluster.metrics(expiry).await;
     eventually("the new one is used", expires_at, |after| *after < before).await;
+    // Connections with the old one end, in both directions.
+    let remaining = async || peer_connections(&cluster);
+    let has_none = |remaining: &BTreeSet<String>| remaining.is_disjoint(&before_reload);
+    eventually("other connections are used", remaining, has_none).await;
     let log = std::fs::read_to_string(cluster.data().join("node.log")).unwrap();
     assert!(!log.contains("reload failed"), "{log}");
     cluster.create(&labelled("the cluster works")).await;
