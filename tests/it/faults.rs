@@ -22,6 +22,8 @@ const DISK_BYTES: u64 = 512 << 20;
 const LITTLE_BYTES: u64 = 40 << 20;
 /// Restorations to chosen entries.
 const RESTORATIONS: usize = 3;
+/// What a slow disk does.
+const SLOW: &str = "5*off->5*sleep(100)->1*sleep(2000)->off";
 /// Longer than an election.
 const PAUSE: Duration = Duration::from_millis(2_500);
 
@@ -29,11 +31,17 @@ const PAUSE: Duration = Duration::from_millis(2_500);
 enum Fault {
     Kill,
     KillAll,
+    QuickRestart,
     Restart,
     Pause,
     Partition,
+    LostResponses,
+    RefusedPath,
     SlowLog,
+    SlowLogs,
     SlowState,
+    HangingLog,
+    SlowInstall,
     FullDisk,
     FullDisks,
     NoSpace,
@@ -43,7 +51,7 @@ enum Fault {
     Compaction,
 }
 
-const FAULTS: [Fault; 14] = [
+const FAULTS: [Fault; 20] = [
     Fault::Kill,
     Fault::Pause,
     Fault::Partition,
@@ -58,6 +66,12 @@ const FAULTS: [Fault; 14] = [
     Fault::NoSpace,
     Fault::KillAll,
     Fault::Drill,
+    Fault::QuickRestart,
+    Fault::LostResponses,
+    Fault::HangingLog,
+    Fault::RefusedPath,
+    Fault::SlowInstall,
+    Fault::SlowLogs,
 ];
 
 struct Run {
@@ -105,16 +119,37 @@ impl Run {
         node.start_with(&[("FAILPOINTS", &points)]);
     }
 
-    /// Cuts all paths from and to a node, or none.
-    fn isolate(&self, lost: Option<&Node>) {
+    /// Cuts the paths from one node to another for which `kind` returns how (the failpoint `peer-cut`).
+    fn cut(&self, kind: impl Fn(u64, u64) -> Option<&'static str>) {
         for node in self.cluster.nodes() {
-            let is_cut = |other: &&Node| {
-                let pair = [node.id(), other.id()];
-                pair[0] != pair[1] && lost.is_some_and(|lost| pair.contains(&lost.id()))
+            let others = self.cluster.nodes().filter(|other| other.id() != node.id());
+            let path = |other: &Node| {
+                let kind = kind(node.id(), other.id())?;
+                Some(format!("{kind}{}", other.peer_address()))
             };
-            let cut: Vec<_> = self.cluster.nodes().filter(is_cut).map(Node::peer_address).collect();
+            let cut: Vec<_> = others.filter_map(path).collect();
             storage::file::replace(&self.cut_file(node), cut.join(" ").as_bytes()).unwrap();
         }
+    }
+
+    /// Writes while paths are cut.
+    async fn write_without(&self, kind: impl Fn(u64, u64) -> Option<&'static str>) {
+        self.cut(kind);
+        self.writers.acknowledge(WRITES).await;
+        self.cut(|_, _| None);
+    }
+
+    /// Starts a node again, which uses its disk so often until it is slow.
+    async fn slow_down(&self, node: &Node, point: &str) {
+        node.kill();
+        self.restart(node, point).await;
+        self.writers.acknowledge(WRITES).await;
+    }
+
+    /// Makes a node the leader, unless it leads or lags too far behind.
+    async fn transfer_to(&self, node: &Node) {
+        let transfer = node.ops_request(Method::POST, "/cluster/transfer");
+        drop(transfer.json(&json!({"to": node.id()})).try_send().await);
     }
 
     /// A fault of a node. It is over when this returns.
@@ -133,6 +168,10 @@ impl Run {
                     node.ready().await;
                 }
             }
+            Fault::QuickRestart => {
+                node.kill();
+                self.restart(node, "").await;
+            }
             Fault::Restart => {
                 node.shut_down().await;
                 self.writers.acknowledge(WRITES).await;
@@ -144,16 +183,30 @@ impl Run {
                 node.resume();
             }
             Fault::Partition => {
-                self.isolate(Some(node));
-                self.writers.acknowledge(WRITES).await;
-                self.isolate(None);
+                self.write_without(|from, to| [from, to].contains(&node.id()).then_some("")).await;
             }
-            Fault::SlowLog | Fault::SlowState => {
-                let step =
-                    if matches!(fault, Fault::SlowLog) { "log-sync" } else { "apply-forget" };
-                node.kill();
-                self.restart(node, &format!("{step}=5*off->5*sleep(100)->1*sleep(2000)->off"))
-                    .await;
+            Fault::LostResponses => {
+                let id = node.id();
+                self.write_without(|from, to| match (from == id, to == id) {
+                    (true, _) => Some("from:"),
+                    (_, true) => Some(""),
+                    _ => None,
+                })
+                .await;
+            }
+            Fault::RefusedPath => {
+                self.write_without(|from, _| (from == node.id()).then_some("refused:")).await;
+            }
+            Fault::SlowLog => self.slow_down(node, &format!("log-sync={SLOW}")).await,
+            Fault::SlowState => self.slow_down(node, &format!("apply-forget={SLOW}")).await,
+            Fault::SlowLogs => {
+                for node in nodes() {
+                    self.slow_down(node, "log-sync=40*sleep(250)->off").await;
+                }
+            }
+            Fault::HangingLog => {
+                self.slow_down(node, "log-sync=40*off->1*sleep(12000)->off").await;
+                self.transfer_to(node).await;
                 self.writers.acknowledge(WRITES).await;
             }
             Fault::FullDisk => {
@@ -165,11 +218,7 @@ impl Run {
                 tokio::time::sleep(PAUSE).await;
             }
             Fault::NoSpace => self.leave_no_space(node).await,
-            Fault::Transfer => {
-                let transfer = node.ops_request(Method::POST, "/cluster/transfer");
-                // It may lead already, or lag too far behind.
-                drop(transfer.json(&json!({"to": node.id()})).try_send().await);
-            }
+            Fault::Transfer => self.transfer_to(node).await,
             Fault::Backup => {
                 let place = self.place();
                 let create = ["backup", "create", place.to_str().unwrap(), "--ops", node.ops()];
@@ -182,6 +231,18 @@ impl Run {
                 node.kill();
                 self.writers.acknowledge(10 * WRITES).await;
                 self.restart(node, "").await;
+            }
+            Fault::SlowInstall => {
+                node.kill();
+                self.writers.acknowledge(10 * WRITES).await;
+                self.start_node(node, "snapshot-open=1*sleep(4000)->off");
+                self.writers.acknowledge(WRITES).await;
+                // The other one needs the vote of the one that opens the copy.
+                let leader = self.cluster.at(self.cluster.leader().await);
+                leader.kill();
+                self.writers.acknowledge(WRITES).await;
+                self.restart(leader, "").await;
+                node.ready().await;
             }
         }
     }
