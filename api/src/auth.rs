@@ -32,6 +32,12 @@ use crate::service::freshness::Freshness;
 use crate::service::{Service, Session};
 use crate::words::Consistency;
 
+/// The connection of a request, among the extensions of the request if the listener provides it.
+pub trait Connection: Send + Sync {
+    /// A request on this connection has shown a valid key.
+    fn show_key(&self, key: KeyOfTenant);
+}
+
 /// A caller who may write.
 pub(crate) struct Agent(pub(crate) Session);
 
@@ -118,6 +124,9 @@ async fn authenticate(parts: &Parts, app: &App, role: Role) -> ApiResult<Session
         None => return Err(ApiError::unauthorized()),
     };
     set_caller(&session.caller);
+    if let Some(connection) = parts.extensions.get::<Arc<dyn Connection>>() {
+        connection.show_key((session.caller.tenant, session.caller.key));
+    }
     record_source(parts);
     if !has_permit() {
         let permit = app.budgets.requests.take(caller(), 1);
@@ -156,8 +165,8 @@ fn record_source(parts: &Parts) {
 
 /// The response to a wrong key, after its delay.
 async fn delayed(parts: &Parts, app: &App, error: ApiError) -> ApiError {
-    let network = source(parts).map(|source| network(source.ip()));
-    match app.failed_authentications.delay(network).await {
+    let address = source(parts).map(|source| source.ip());
+    match app.failed_authentications.delay(address).await {
         Ok(()) => error,
         Err(wait) => ApiError::too_many_failures(wait),
     }

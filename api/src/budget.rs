@@ -5,13 +5,17 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use parking_lot::Mutex;
 use storage::model::id::{KeyId, TenantId};
 
+use crate::network::{LEVELS, networks};
+
 /// An API key and its tenant.
-pub(crate) type KeyOfTenant = (TenantId, KeyId);
+pub type KeyOfTenant = (TenantId, KeyId);
 
 /// An amount that holders share.
 pub struct Budget<H: Copy + Eq + Hash> {
@@ -105,13 +109,6 @@ pub struct Share<H: Copy + Eq + Hash> {
     amount: usize,
 }
 
-impl<H: Copy + Eq + Hash> Share<H> {
-    /// Its holder.
-    pub fn holder(&self) -> H {
-        self.holder
-    }
-}
-
 impl<H: Copy + Eq + Hash> Drop for Share<H> {
     fn drop(&mut self) {
         let mut taken = self.budget.taken.lock();
@@ -125,22 +122,55 @@ impl<H: Copy + Eq + Hash> Drop for Share<H> {
     }
 }
 
+/// An amount that source networks share. A /56 of IPv6 may take one and a half times as much as a
+/// /64, and a /48 twice as much.
+pub struct NetworkBudget {
+    levels: [Arc<Budget<IpNet>>; LEVELS],
+}
+
+/// A part of a [`NetworkBudget`], returned when it is dropped.
+pub struct NetworkShare {
+    _levels: [Option<Share<IpNet>>; LEVELS],
+}
+
+impl NetworkBudget {
+    /// A budget of `max`, of which one address of IPv4 or one /64 may take `network_max`.
+    pub fn new(max: usize, network_max: usize) -> Self {
+        let larger = |part: usize| Budget::new(usize::MAX, network_max.saturating_mul(part) / 2);
+        Self { levels: [Budget::new(max, network_max), larger(3), larger(4)] }
+    }
+
+    /// Takes 1 for an address until the share is dropped.
+    ///
+    /// # Errors
+    /// When there is no room: the network that has its part already; `None` if all have the whole.
+    pub fn take(&self, address: IpAddr) -> Result<NetworkShare, Option<IpNet>> {
+        let mut shares = [const { None }; LEVELS];
+        for ((budget, network), share) in self.levels.iter().zip(networks(address)).zip(&mut shares)
+        {
+            let taken = budget.take(network, 1);
+            *share = Some(taken.map_err(|full| (full == Full::Holder).then_some(network))?);
+        }
+        Ok(NetworkShare { _levels: shares })
+    }
+}
+
 /// An amount that tenants share, and the keys of each tenant. Requests that are not authenticated
 /// share one part.
-pub(crate) struct KeyBudget {
+pub struct KeyBudget {
     tenants: Arc<Budget<Option<TenantId>>>,
     keys: Arc<Budget<Option<KeyId>>>,
 }
 
 /// A part of a [`KeyBudget`], returned when it is dropped.
-pub(crate) struct KeyShare {
+pub struct KeyShare {
     _of_tenant: Share<Option<TenantId>>,
     _of_key: Share<Option<KeyId>>,
 }
 
 impl KeyBudget {
     /// A budget of `max`: half of it for one tenant, a quarter for one key.
-    pub(crate) fn new(max: usize) -> Arc<Self> {
+    pub fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
             tenants: Budget::new(max, max / 2),
             keys: Budget::new(usize::MAX, max / 4),
@@ -151,11 +181,7 @@ impl KeyBudget {
     ///
     /// # Errors
     /// When the key, its tenant or the node has no room for it.
-    pub(crate) fn take(
-        &self,
-        holder: Option<KeyOfTenant>,
-        amount: usize,
-    ) -> Result<KeyShare, Full> {
+    pub fn take(&self, holder: Option<KeyOfTenant>, amount: usize) -> Result<KeyShare, Full> {
         self.take_below(holder, amount, usize::MAX)
     }
 
@@ -211,6 +237,29 @@ mod tests {
         drop(always);
         assert_eq!(budget.usage(), BudgetUse { taken: 0, rejected: 3 });
         assert!(budget.taken.lock().holders.is_empty(), "nothing is kept for ever");
+    }
+
+    #[test]
+    fn larger_networks_have_larger_parts() {
+        let (budget, mut held) = (NetworkBudget::new(usize::MAX, 4), Vec::new());
+        let mut take = |address: &str| {
+            let taken = budget.take(address.parse().unwrap());
+            taken.map(|share| held.push(share)).err().flatten().map(|full| full.to_string())
+        };
+        let host = |part: u16| format!("2001:db8:1:{part:x}::1");
+        assert_eq!([0; 4].map(|_| take(&host(0x100))), [const { None }; 4]);
+        assert_eq!(take(&host(0x100)).unwrap(), "2001:db8:1:100::/64");
+        assert_eq!([0; 2].map(|_| take(&host(0x101))), [const { None }; 2]);
+        assert_eq!(take(&host(0x101)).unwrap(), "2001:db8:1:100::/56");
+        assert_eq!([0; 2].map(|_| take(&host(0x200))), [const { None }; 2]);
+        assert_eq!(take(&host(0x200)).unwrap(), "2001:db8:1::/48");
+        assert_eq!([0; 4].map(|_| take("192.0.2.1")), [const { None }; 4]);
+        assert_eq!(take("192.0.2.1").unwrap(), "192.0.2.1/32");
+        held.clear();
+        assert!(budget.take(host(0x200).parse().unwrap()).is_ok());
+        let whole = NetworkBudget::new(1, 4);
+        let _share = whole.take("192.0.2.1".parse().unwrap()).ok();
+        assert_eq!(whole.take("192.0.2.2".parse().unwrap()).err(), Some(None));
     }
 
     #[test]

@@ -4,17 +4,18 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::budget::Budget;
+use crate::budget::NetworkBudget;
+use crate::network::{LEVELS, networks};
 
-/// Failures of a network without a delay.
-const FREE: u32 = 5;
+/// Failures of a network without a delay: of a host, and of its larger networks.
+const FREE: [u32; LEVELS] = [5, 20, 80];
 /// The first delay. Each further failure doubles it.
 const DELAY_MIN: Duration = Duration::from_millis(100);
 const DELAY_MAX: Duration = Duration::from_secs(2);
@@ -22,26 +23,26 @@ const DELAY_MAX: Duration = Duration::from_secs(2);
 const FAILURE_TIME: Duration = Duration::from_secs(10);
 /// Interval at which networks without failures are removed, if there is no room.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// Most failures that count.
-const COUNT_MAX: u32 = FREE + 8;
+/// Most failures that count beyond them.
+const OVER_MAX: u32 = 8;
 /// Responses that are delayed at once. Further ones are sent at once, with status 429.
 const DELAYED_MAX: usize = 1_024;
-/// Those of one network.
+/// Those of one host.
 const NETWORK_DELAYED_MAX: usize = 16;
 /// Most networks with a count of their own. Further ones share one count.
 const NETWORKS_MAX: usize = 10_000;
-/// The network of all further ones, and of requests without an address.
+/// The address of all further ones, and of requests without an address.
 const OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 pub(crate) struct FailedAuthentications {
     networks: Mutex<Networks>,
-    delayed: Arc<Budget<IpAddr>>,
+    delayed: NetworkBudget,
     total: AtomicU64,
 }
 
 #[derive(Default)]
 struct Networks {
-    failures: HashMap<IpAddr, Failures>,
+    failures: HashMap<IpNet, Failures>,
     /// When those without failures were removed.
     swept_at: Option<Instant>,
 }
@@ -57,7 +58,7 @@ impl Default for FailedAuthentications {
     fn default() -> Self {
         Self {
             networks: Mutex::default(),
-            delayed: Budget::new(DELAYED_MAX, NETWORK_DELAYED_MAX),
+            delayed: NetworkBudget::new(DELAYED_MAX, NETWORK_DELAYED_MAX),
             total: AtomicU64::new(0),
         }
     }
@@ -83,23 +84,31 @@ impl FailedAuthentications {
 
     /// Counts a failure, and waits for its delay. Returns the time after which to try again if too
     /// many responses are delayed already.
-    pub(crate) async fn delay(&self, network: Option<IpAddr>) -> Result<(), Duration> {
+    pub(crate) async fn delay(&self, address: Option<IpAddr>) -> Result<(), Duration> {
         self.total.fetch_add(1, Ordering::Relaxed);
         fail::fail_point!("authentication-delay", |_| Ok(()));
-        let network = network.unwrap_or(OTHERS);
-        let delay = self.count(network, Instant::now());
+        let address = address.unwrap_or(OTHERS);
+        let delay = self.count(address, Instant::now());
         if delay.is_zero() {
             return Ok(());
         }
-        let Ok(_share) = self.delayed.take(network, 1) else { return Err(delay) };
+        let Ok(_share) = self.delayed.take(address) else { return Err(delay) };
         tokio::time::sleep(delay).await;
         Ok(())
     }
 
-    /// Counts a failure. Returns the delay of its response.
-    fn count(&self, network: IpAddr, now: Instant) -> Duration {
-        let mut networks = self.networks.lock();
-        let Networks { failures: networks, swept_at } = &mut *networks;
+    /// Counts a failure. Returns the delay of its response: the longest of its networks.
+    fn count(&self, address: IpAddr, now: Instant) -> Duration {
+        let mut failures = self.networks.lock();
+        let of_networks = networks(address).zip(FREE);
+        let delays = of_networks.map(|(network, free)| failures.count(network, free, now));
+        delays.max().unwrap_or_default()
+    }
+}
+
+impl Networks {
+    fn count(&mut self, network: IpNet, free: u32, now: Instant) -> Duration {
+        let Self { failures: networks, swept_at } = self;
         // All of them are examined: not for each failure.
         let may_sweep = swept_at.is_none_or(|at| now.duration_since(at) >= SWEEP_INTERVAL);
         if networks.len() >= NETWORKS_MAX && may_sweep {
@@ -107,11 +116,11 @@ impl FailedAuthentications {
             *swept_at = Some(now);
         }
         let is_full = networks.len() >= NETWORKS_MAX && !networks.contains_key(&network);
-        let network = if is_full { OTHERS } else { network };
+        let network = if is_full { OTHERS.into() } else { network };
         let failures = networks.entry(network).or_insert(Failures { count: 0, since: now });
         *failures = failures.at(now);
-        failures.count = (failures.count + 1).min(COUNT_MAX);
-        match failures.count.saturating_sub(FREE) {
+        failures.count = (failures.count + 1).min(free + OVER_MAX);
+        match failures.count.saturating_sub(free) {
             0 => Duration::ZERO,
             over => (DELAY_MIN * 2_u32.pow(over - 1)).min(DELAY_MAX),
         }
@@ -120,6 +129,7 @@ impl FailedAuthentications {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
     use std::task::Poll;
 
     use super::*;
@@ -135,8 +145,23 @@ mod tests {
         assert_eq!(delays[..7], [0, 0, 0, 0, 0, 100, 200]);
         assert_eq!(delays[10..], [2_000; 10]);
         assert_eq!(failed.count(address(2), now), Duration::ZERO, "a neighbour has none");
-        let later = now + FAILURE_TIME * (COUNT_MAX - 1);
+        let later = now + FAILURE_TIME * (FREE[0] + OVER_MAX - 1);
         assert_eq!(failed.count(address(1), later), Duration::ZERO);
+    }
+
+    #[test]
+    fn hosts_of_one_site_share_a_count() {
+        let (failed, now) = (FailedAuthentications::default(), Instant::now());
+        let count = |network: u16| {
+            let site = [0x2001, 0xdb8, 1, network, 0, 0, 0, 1];
+            failed.count(Ipv6Addr::from(site).into(), now)
+        };
+        let of_one_prefix = (0..FREE[1] as u16).map(count);
+        assert_eq!(of_one_prefix.max(), Some(Duration::ZERO), "each of another /64");
+        assert_eq!(count(100), DELAY_MIN, "of the same /56");
+        let others = (1..FREE[2] as u16 - FREE[1] as u16).map(|at| count(at << 8));
+        assert_eq!(others.max(), Some(Duration::ZERO), "each of another /56");
+        assert_eq!(count(0xff00), DELAY_MIN, "of the same /48");
     }
 
     #[test]
@@ -163,7 +188,7 @@ mod tests {
             }
         }
         assert_eq!(waiting.len(), NETWORK_DELAYED_MAX);
-        assert_eq!(rejected, 100 - FREE as usize - NETWORK_DELAYED_MAX);
+        assert_eq!(rejected, 100 - FREE[0] as usize - NETWORK_DELAYED_MAX);
         assert_eq!(failed.total(), 100);
     }
 }

@@ -38,7 +38,8 @@ mod words;
 mod write;
 
 pub use app::App;
-pub use budget::{Budget, BudgetUse, Full, Share};
+pub use auth::Connection;
+pub use budget::{BudgetUse, Full, KeyBudget, KeyOfTenant, KeyShare, NetworkBudget, NetworkShare};
 pub use host::one_host;
 pub use limits::{BODY_BYTES_MAX, REQUESTS_MAX};
 pub use mcp::McpProfile;

@@ -1,15 +1,32 @@
-//! The source network of a connection: an IPv4 address, or a /64 of IPv6, which one host can own.
+//! The source networks of an address. One host can own a /64 of IPv6, and one customer a /56 or a /48.
+//! What one sender may use is therefore limited for each of them: more for the larger ones.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
-/// Bits of an IPv6 address that name its host.
-const HOST_BITS: u128 = u64::MAX as u128;
+use ipnet::IpNet;
 
-/// The network of an address.
+/// Lengths of the prefixes of IPv6, from that of a host to that of a site.
+const PREFIXES: [u8; LEVELS] = [64, 56, 48];
+/// Sizes of networks.
+pub(crate) const LEVELS: usize = 3;
+
+/// The network of an address: an IPv4 address, or a /64 of IPv6.
 pub fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !HOST_BITS).into(),
-        address @ IpAddr::V4(_) => address,
+    of_length(address.to_canonical(), PREFIXES[0]).addr()
+}
+
+/// The networks of an address, from the smallest. An IPv4 address has one.
+pub(crate) fn networks(address: IpAddr) -> impl Iterator<Item = IpNet> {
+    let address = address.to_canonical();
+    let levels = if address.is_ipv4() { 1 } else { LEVELS };
+    PREFIXES[..levels].iter().map(move |length| of_length(address, *length))
+}
+
+fn of_length(address: IpAddr, length: u8) -> IpNet {
+    match address {
+        // Below the length of every address of IPv6.
+        IpAddr::V6(_) => IpNet::new(address, length).unwrap_or(address.into()).trunc(),
+        IpAddr::V4(_) => address.into(),
     }
 }
 
@@ -29,5 +46,13 @@ mod tests {
         ] {
             assert_eq!(network(address.parse().unwrap()).to_string(), expected, "{address}");
         }
+    }
+
+    #[test]
+    fn addresses_of_ipv6_have_larger_networks() {
+        let all = |address: &str| networks(address.parse().unwrap()).map(|it| it.to_string());
+        let of_ipv6: Vec<_> = all("2001:db8:1:2345:3::1").collect();
+        assert_eq!(of_ipv6, ["2001:db8:1:2345::/64", "2001:db8:1:2300::/56", "2001:db8:1::/48"]);
+        assert_eq!(all("::ffff:192.0.2.7").collect::<Vec<_>>(), ["192.0.2.7/32"]);
     }
 }

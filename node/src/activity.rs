@@ -23,11 +23,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower_service::Service;
 
+use crate::places::Place;
+
 /// Time limit from the handshake to the first complete request head.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time without any request after which a connection of a client ends. Longer than clients keep
-/// unused connections (Go and reqwest 90 s), so that no request meets the end of its connection.
-pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time after which a connection ends if its client reads nothing of one of its responses, or
 /// acknowledges no data.
 pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -83,7 +82,7 @@ impl Activity {
         let silent_until = now + FIRST_REQUEST_TIMEOUT;
         let sending = Vec::new();
         let state = State { silent_until, handling: 0, sending, next: 0, frames_until: now };
-        Self(Arc::new(Connection { permit, requests, idle_timeout, state: Mutex::new(state) }))
+        Self(Arc::new(Connection { place, state: Mutex::new(state) }))
     }
 
     /// When the connection ends if nothing happens until then.
@@ -99,7 +98,7 @@ impl Activity {
     }
 
     /// Frames without a request arrive. Returns whether the connection may go on. If not, it keeps
-    /// its permit for a while, so that another one in its stead is no way around the limit.
+    /// its place for a while, so that another one in its stead is no way around the limit.
     pub(crate) fn receive_frames(&self, count: u32) -> bool {
         let mut state = self.0.state.lock();
         let now = Instant::now();
@@ -117,7 +116,7 @@ impl Activity {
 
     /// A request arrives. `None` if its source network has too many.
     fn start(&self) -> Option<Handling> {
-        let open = self.0.requests.take(self.0.permit.holder(), 1).ok()?;
+        let open = self.0.place.take_request()?;
         let mut state = self.0.state.lock();
         state.handling += 1;
         state.expect_frames(FRAMES_PER_REQUEST);
@@ -126,7 +125,7 @@ impl Activity {
     }
 
     fn silent_from_now(&self, state: &mut State) {
-        state.silent_until = Instant::now() + self.0.idle_timeout;
+        state.silent_until = self.0.place.idle_until();
     }
 }
 
@@ -285,7 +284,7 @@ where
     }
 
     /// An error resets the stream of HTTP/2, and ends the connection of HTTP/1.
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // HTTP/1 has this limit by itself.
         if request.headers().len() > HEADERS_MAX {
             let response = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response();
@@ -295,6 +294,10 @@ where
             let error = io::Error::other("too many open requests from one network");
             return std::future::ready(Err(error)).boxed();
         };
+        let place = Arc::clone(&self.activity.0.place);
+        // Failed authentications are limited per source network, and administrative acts name it.
+        request.extensions_mut().insert(ConnectInfo(place.source));
+        request.extensions_mut().insert(place as Arc<dyn api::Connection>);
         let response = self.inner.call(request);
         async move {
             let Ok(response) = response.await;
@@ -307,6 +310,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::places::{Bounds, IDLE_TIMEOUT, Places};
 
     fn activity() -> Activity {
         let [connections, requests] = [(); 2].map(|()| Budget::new(10, 10));
@@ -325,6 +329,6 @@ mod tests {
         let silent = activity();
         assert!(silent.receive_frames(FRAMES_MAX));
         assert!(!silent.receive_frames(FRAMES_MAX / 2));
-        assert_eq!(Arc::strong_count(&silent.0), 2, "it keeps its permit");
+        assert_eq!(Arc::strong_count(&silent.0), 2, "it keeps its place");
     }
 }

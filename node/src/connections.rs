@@ -1,17 +1,17 @@
-//! Bounds the connections of a listener: their number in all and of each source network, their
-//! inactivity (see `activity`) and their frames (see `frames`). Unbounded idle connections could
-//! use up the file descriptors that the storage needs.
+//! Bounds the connections of a listener: their places (see `places`), their inactivity (see
+//! `activity`) and their frames (see `frames`). Unbounded idle connections could use up the file
+//! descriptors that the storage needs.
 
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use api::{Budget, network};
+use api::{NetworkBudget, NetworkShare, network};
 use axum_server::accept::Accept;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -20,10 +20,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use crate::activity::{Activity, IDLE_TIMEOUT, Watched};
+use crate::activity::{Activity, Watched};
 use crate::frames::{FrameCounter, Frames};
-use crate::networks::{MEMBERS_MAX, MemberNetworks};
+use crate::networks::Networks;
+use crate::places::{Bounds, Counters, Places};
+use crate::proxy_protocol::Proxies;
 
 /// Most connections, if the limit of open files allows as many.
 pub(crate) const CONNECTIONS_MAX: u64 = 4_096;
@@ -36,6 +39,8 @@ const FRAMES_PER_TURN: u32 = 64;
 const BYTES_PER_TURN: usize = 32 << 10;
 /// Distinct reasons of failed handshakes that are logged.
 const FAILURES_MAX: usize = 16;
+/// Most networks of members that a node remembers.
+const MEMBERS_MAX: usize = 64;
 
 /// Raises the process's limit of open files as far as useful. Returns the number of connections
 /// that fit under it.
@@ -61,37 +66,25 @@ pub(crate) fn connections_max() -> usize {
 /// Reasons of failed handshakes that were logged.
 type LoggedFailures = Mutex<HashSet<String>>;
 
-/// The bounds of a listener.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
-    /// Most connections.
-    pub(crate) connections: usize,
-    /// Most of them from one source network.
-    pub(crate) network_connections: usize,
-    /// Most open requests from one source network, over all of its connections.
-    pub(crate) network_requests: usize,
-}
-
 /// An acceptor that bounds the connections of another one.
 #[derive(Clone)]
 pub(crate) struct Bounded<A> {
     inner: A,
     /// Bounds of handshakes, for a listener of members.
     handshakes: Option<Arc<Handshakes>>,
-    connections: Arc<Budget<IpAddr>>,
-    requests: Arc<Budget<IpAddr>>,
-    idle_timeout: Duration,
+    proxies: Proxies,
+    places: Arc<Places>,
     counters: Arc<Counters>,
 }
 
 /// Handshakes of the listener of members. Connections without a certificate do not take the
 /// permits of members.
 pub(crate) struct Handshakes {
-    pub(crate) members: MemberNetworks,
+    pub(crate) members: Networks,
     /// From the networks of members.
-    of_members: Arc<Budget<IpAddr>>,
+    of_members: NetworkBudget,
     /// From all other networks.
-    of_others: Arc<Budget<IpAddr>>,
+    of_others: NetworkBudget,
     failures: LoggedFailures,
 }
 
@@ -99,56 +92,49 @@ impl Handshakes {
     /// At most `max` from networks without members, and `network_max` from any network.
     pub(crate) fn new(max: usize, network_max: usize) -> Arc<Self> {
         Arc::new(Self {
-            members: MemberNetworks::default(),
-            of_members: Budget::new(MEMBERS_MAX * network_max, network_max),
-            of_others: Budget::new(max, network_max),
+            members: Networks::new(MEMBERS_MAX),
+            of_members: NetworkBudget::new(MEMBERS_MAX * network_max, network_max),
+            of_others: NetworkBudget::new(max, network_max),
             failures: LoggedFailures::default(),
         })
     }
 
-    fn budget(&self, network: IpAddr) -> &Arc<Budget<IpAddr>> {
-        if self.members.contains(network) { &self.of_members } else { &self.of_others }
+    /// A permit of a handshake; `None` if there are too many.
+    fn take(&self, address: IpAddr) -> Option<NetworkShare> {
+        let is_member = self.members.contains(network(address));
+        let budget = if is_member { &self.of_members } else { &self.of_others };
+        budget.take(address).ok()
     }
 }
 
-/// Counts of all listeners.
-#[derive(Default)]
-pub(crate) struct Counters {
-    /// Connections that ended for too many frames without a request.
-    pub(crate) ended: AtomicU64,
-}
-
 impl<A> Bounded<A> {
-    /// Connections of clients.
-    pub(crate) fn of_clients(inner: A, bounds: Bounds, counters: &Arc<Counters>) -> Self {
-        Self {
-            inner,
-            handshakes: None,
-            connections: Budget::new(bounds.connections, bounds.network_connections),
-            requests: Budget::new(usize::MAX, bounds.network_requests),
-            idle_timeout: IDLE_TIMEOUT,
-            counters: Arc::clone(counters),
-        }
+    /// Connections of clients, some of them through balancers.
+    pub(crate) fn of_clients(
+        inner: A,
+        proxies: Proxies,
+        places: Places,
+        counters: &Arc<Counters>,
+    ) -> Self {
+        let (places, counters) = (Arc::new(places), Arc::clone(counters));
+        Self { inner, handshakes: None, proxies, places, counters }
     }
 
     /// Connections of other nodes, which may be idle for as long as the process lives. Each
     /// reason of failed handshakes is logged once.
     pub(crate) fn of_members(inner: A, handshakes: Arc<Handshakes>, max: usize) -> Self {
         const UNLIMITED: Duration = Duration::from_secs(100 * 365 * 86_400);
-        Self {
-            inner,
-            handshakes: Some(handshakes),
-            connections: Budget::new(max, max),
-            requests: Budget::new(usize::MAX, usize::MAX),
-            idle_timeout: UNLIMITED,
-            counters: Arc::default(),
-        }
+        let bounds =
+            Bounds { connections: max, network_connections: max, network_requests: usize::MAX };
+        let places = Arc::new(Places::new(bounds, UNLIMITED));
+        let (handshakes, proxies) = (Some(handshakes), Proxies::default());
+        Self { inner, handshakes, proxies, places, counters: Arc::default() }
     }
 }
 
 impl<S, A> Accept<TcpStream, S> for Bounded<A>
 where
-    A: Accept<TcpStream, S>,
+    S: Send + 'static,
+    A: Accept<TcpStream, S> + Clone + Send + Sync + 'static,
     A::Future: Send + 'static,
     A::Stream: Send + 'static,
     A::Service: Send + 'static,
@@ -157,38 +143,38 @@ where
     type Service = Watched<A::Service>;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
-    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let network = stream.peer_addr().map(|address| network(address.ip()));
-        let handshakes = self.handshakes.clone();
-        let first = network.ok().and_then(|network| {
-            let handshakes = handshakes.as_ref().map(|handshakes| handshakes.budget(network));
-            handshakes.unwrap_or(&self.connections).take(network, 1).ok()
-        });
-        // The stream is dropped and so closed at once; the client can retry elsewhere.
-        let full = || io::Error::other("too many connections");
-        let Some(first) = first else { return std::future::ready(Err(full())).boxed() };
-        let accepted = self.inner.accept(stream, service);
-        let (connections, requests) = (Arc::clone(&self.connections), Arc::clone(&self.requests));
-        let idle_timeout = self.idle_timeout;
-        // Members are trusted.
-        let frames = handshakes.is_none().then(|| (FrameCounter::new(), self.counters.clone()));
+    fn accept(&self, mut stream: TcpStream, service: S) -> Self::Future {
+        let Self { inner, handshakes, proxies, places, counters } = self.clone();
         async move {
-            let (stream, service) = accepted.await.inspect_err(|error| {
-                if let Some(handshakes) = &handshakes {
-                    log_failure(&handshakes.failures, error);
-                }
-            })?;
-            let permit = match handshakes {
+            // The stream is dropped and so closed at once; the client can retry elsewhere.
+            let full = || io::Error::other("too many connections");
+            let source = proxies.source(stream.peer_addr()?, &mut stream).await?;
+            let (stream, service, place) = match &handshakes {
+                // Members take a place after the handshake, which shows who they are.
                 Some(handshakes) => {
-                    handshakes.members.insert(first.holder());
-                    connections.take(first.holder(), 1).map_err(|_| full())?
+                    let _permit = handshakes.take(source.ip()).ok_or_else(full)?;
+                    let accepted = inner.accept(stream, service).await;
+                    let (stream, service) =
+                        accepted.inspect_err(|error| log_failure(&handshakes.failures, error))?;
+                    handshakes.members.insert(network(source.ip()));
+                    (stream, service, places.take(source).ok_or_else(full)?)
                 }
-                None => first,
+                None => {
+                    let place = places.take(source).ok_or_else(full)?;
+                    let (stream, service) = tokio::select! {
+                        accepted = inner.accept(stream, service) => accepted?,
+                        () = place.evicted().cancelled() => return Err(full()),
+                    };
+                    (stream, service, place)
+                }
             };
-            let activity = Activity::new(permit, requests, idle_timeout);
+            let evicted = Box::pin(place.evicted().clone().cancelled_owned());
+            let activity = Activity::new(place);
             let timer = Box::pin(tokio::time::sleep_until(activity.deadline()));
             let service = Watched::new(service, activity.clone());
-            let stream = BoundedStream { stream, activity, timer, frames, turn: (0, 0) };
+            // Members are trusted.
+            let frames = handshakes.is_none().then(|| (FrameCounter::new(), counters));
+            let stream = BoundedStream { stream, activity, timer, evicted, frames, turn: (0, 0) };
             Ok((stream, service))
         }
         .boxed()
@@ -215,6 +201,8 @@ pub(crate) struct BoundedStream<S> {
     activity: Activity,
     /// Runs until the deadline of the activity, as it was when the timer was set.
     timer: Pin<Box<Sleep>>,
+    /// Completes when the connection has to make room.
+    evicted: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Counts the frames of a client.
     frames: Option<(FrameCounter, Arc<Counters>)>,
     /// Frames and bytes of this turn.
@@ -222,8 +210,11 @@ pub(crate) struct BoundedStream<S> {
 }
 
 impl<S> BoundedStream<S> {
-    /// An error once the connection must end for its inactivity.
-    fn poll_inactive(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+    /// An error once the connection must end for its inactivity, or to make room.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        if self.evicted.poll_unpin(context).is_ready() {
+            return Poll::Ready(io::Error::other("a connection without a key made room"));
+        }
         loop {
             ready!(self.timer.poll_unpin(context));
             let deadline = self.activity.deadline();
@@ -241,7 +232,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for BoundedStream<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Poll::Ready(error) = self.poll_inactive(context) {
+        if let Poll::Ready(error) = self.poll_end(context) {
             return Poll::Ready(Err(error));
         }
         if self.turn.0 > FRAMES_PER_TURN || self.turn.1 > BYTES_PER_TURN {
@@ -275,7 +266,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedStream<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        match (written, self.evicted.poll_unpin(context)) {
+            (Poll::Pending, Poll::Ready(())) => {
+                Poll::Ready(Err(ErrorKind::ConnectionAborted.into()))
+            }
+            (written, _) => written,
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -20,8 +20,10 @@ use rustix::net::sockopt::{
     set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_user_timeout,
 };
 
-use crate::activity::{IDLE_TIMEOUT, STALL_TIMEOUT};
-use crate::connections::{Bounded, Bounds, Counters, Handshakes, connections_max};
+use crate::activity::STALL_TIMEOUT;
+use crate::connections::{Bounded, Handshakes, connections_max};
+use crate::places::{Bounds, Counters, IDLE_TIMEOUT, Places};
+use crate::proxy_protocol::Proxies;
 
 /// Time limit of a TLS handshake, and of a keep-alive response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -77,10 +79,11 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     bind().map_err(|error: io::Error| format!("cannot listen on {address}: {error}"))
 }
 
-/// Serves clients; without `tls` over plain HTTP.
+/// Serves clients, some of them through `proxies`; without `tls` over plain HTTP.
 pub(crate) fn serve_public(
     listener: TcpListener,
     tls: Option<RustlsConfig>,
+    proxies: Proxies,
     router: Router,
     shared: &Shared,
 ) -> io::Result<()> {
@@ -90,16 +93,16 @@ pub(crate) fn serve_public(
         network_connections: connections.div_ceil(4),
         network_requests: REQUESTS_MAX,
     };
-    // Failed authentications are limited per source network, and administrative acts name it.
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    let fault = shared.fault.clone();
+    let places = Places::of_keys(bounds, &shared.connections);
+    let (service, fault) = (router.into_make_service(), shared.fault.clone());
     match tls {
         Some(tls) => {
-            let server = server(listener, acceptor(tls, CLIENT_TIMEOUT), bounds, shared)?;
+            let acceptor = acceptor(tls, CLIENT_TIMEOUT);
+            let server = server(listener, acceptor, proxies, places, shared)?;
             tokio::spawn(listener_task(server.serve(service), fault));
         }
         None => {
-            let server = server(listener, NoDelayAcceptor::new(), bounds, shared)?;
+            let server = server(listener, NoDelayAcceptor::new(), proxies, places, shared)?;
             tokio::spawn(listener_task(server.serve(service), fault));
         }
     }
@@ -111,20 +114,20 @@ pub(crate) fn serve_operator(
     router: Router,
     shared: &Shared,
 ) -> io::Result<()> {
-    // An operator's request is logged with its source address.
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    let server = server(listener, NoDelayAcceptor::new(), OPERATOR_BOUNDS, shared)?;
-    tokio::spawn(listener_task(server.serve(service), shared.fault.clone()));
+    let places = Places::new(OPERATOR_BOUNDS, IDLE_TIMEOUT);
+    let server = server(listener, NoDelayAcceptor::new(), Proxies::default(), places, shared)?;
+    tokio::spawn(listener_task(server.serve(router.into_make_service()), shared.fault.clone()));
     Ok(())
 }
 
 fn server<A>(
     listener: TcpListener,
     acceptor: A,
-    bounds: Bounds,
+    proxies: Proxies,
+    places: Places,
     shared: &Shared,
 ) -> io::Result<Server<SocketAddr, Bounded<A>>> {
-    let acceptor = Bounded::of_clients(acceptor, bounds, &shared.connections);
+    let acceptor = Bounded::of_clients(acceptor, proxies, places, &shared.connections);
     let mut server =
         axum_server::from_tcp(listener)?.acceptor(acceptor).handle(shared.handle.clone());
     limit(server.http_builder());

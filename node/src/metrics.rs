@@ -13,11 +13,11 @@ use raft::{Handle, Status, Totals};
 use storage::model::delivery::Outbox;
 use storage::{GraphCounts, Reader};
 
-use crate::connections;
 use crate::disk::DiskUse;
 use crate::embed::{self, Embedders};
 use crate::engine::Engine;
 use crate::listeners;
+use crate::places::Counters;
 use crate::webhooks::{self, Sender};
 
 pub(crate) struct NodeMetrics {
@@ -26,7 +26,7 @@ pub(crate) struct NodeMetrics {
     reader: Reader,
     embedder: Arc<embed::Counters>,
     webhooks: Arc<webhooks::Counters>,
-    connections: Arc<connections::Counters>,
+    connections: Arc<Counters>,
     disk: Arc<DiskUse>,
     descriptions: Vec<Desc>,
 }
@@ -225,6 +225,12 @@ const METRICS: &[Metric<u64>] = &[
     }),
     ("connections_ended_total", "Connections ended for too many frames without a request.", |s| {
         s.node.connections.ended.load(Relaxed)
+    }),
+    ("connections_evicted_total", "Connections without a key that made room for others.", |s| {
+        s.node.connections.evicted.load(Relaxed)
+    }),
+    ("connections_rejected_total", "Connections that found no place.", |s| {
+        s.node.connections.rejected.load(Relaxed)
     }),
     ("reads_busy_total", "Reads rejected after too long a wait for others.", |s| {
         s.node.app.overdue()[0]

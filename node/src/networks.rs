@@ -1,29 +1,27 @@
-//! The source networks of members.
+//! Source networks that were seen lately.
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use parking_lot::Mutex;
+use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
 
-/// Most networks of members that a node remembers.
-pub(crate) const MEMBERS_MAX: usize = 64;
-/// The networks from which members connected last.
-#[derive(Default)]
-pub(crate) struct MemberNetworks(Mutex<VecDeque<IpAddr>>);
+/// The networks that were used last, up to a number.
+pub(crate) struct Networks(Cache<IpAddr, ()>);
 
-impl MemberNetworks {
+impl Networks {
+    pub(crate) fn new(max: usize) -> Self {
+        let cache =
+            Cache::builder().max_capacity(max as u64).eviction_policy(EvictionPolicy::lru());
+        Self(cache.build())
+    }
+
     /// Remembers a network, in the room of the one that was used least recently if there are many.
     pub(crate) fn insert(&self, network: IpAddr) {
-        let mut networks = self.0.lock();
-        networks.retain(|other| *other != network);
-        networks.push_back(network);
-        if networks.len() > MEMBERS_MAX {
-            networks.pop_front();
-        }
+        self.0.insert(network, ());
     }
 
     pub(crate) fn contains(&self, network: IpAddr) -> bool {
-        self.0.lock().contains(&network)
+        self.0.get(&network).is_some()
     }
 }
 
@@ -33,11 +31,13 @@ mod tests {
 
     #[test]
     fn least_recent_network_makes_room() {
-        let networks = MemberNetworks::default();
+        let networks = Networks::new(64);
         let at = |at| IpAddr::from([10, 0, 0, at]);
-        (0..MEMBERS_MAX as u8).for_each(|number| networks.insert(at(number)));
+        (0..64).for_each(|number| networks.insert(at(number)));
         networks.insert(at(0));
+        networks.0.run_pending_tasks();
         networks.insert(at(100));
+        networks.0.run_pending_tasks();
         assert!(networks.contains(at(0)) && networks.contains(at(100)));
         assert!(!networks.contains(at(1)));
     }

@@ -28,6 +28,7 @@ use crate::memory::memory_task;
 use crate::metrics::{NodeMetrics, process_metrics};
 use crate::model_change::ModelChanges;
 use crate::process::{finished, hangups, start_logging, stop_requested};
+use crate::proxy_protocol::Proxies;
 use crate::starting::Starting;
 use crate::tenant_metrics::TenantMetrics;
 use crate::webhooks::{Sender, Webhooks};
@@ -47,7 +48,7 @@ pub(crate) async fn serve(
     bootstrap: bool,
     while_stdin_open: bool,
 ) -> Result<(), String> {
-    start_logging(&config.log)?;
+    begin(&config)?;
     let hangups = hangups()?;
     // The first step, so that a second process with the same ports does not touch the data.
     let addresses = [config.public.listen, config.operator.listen, config.peer.listen];
@@ -81,8 +82,9 @@ pub(crate) async fn serve(
     tokio::spawn(fault.guard(sample_task(app.clone(), registry.clone())));
     let operator_routes = api::operator(&app, registry, config.known_hosts());
     let client_tls = (!config.public.plain_http).then(|| public_tls.clone());
+    let proxies = Proxies(config.public.proxies.clone().into());
     let public_routes = api::public(&app, public_options(&config))?;
-    serve_public(public_listener, client_tls, public_routes, &shared).map_err(text)?;
+    serve_public(public_listener, client_tls, proxies, public_routes, &shared).map_err(text)?;
     starting.open(operator_routes);
     let [public, operator, peer] = addresses;
     tracing::info!(%public, %operator, %peer, "listening");

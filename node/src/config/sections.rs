@@ -18,6 +18,7 @@ pub(super) const DEFAULTS: &str = r#"
 [public]
 plain_http = false
 origins = ""
+proxies = ""
 [mcp]
 profile = "memories"
 tools = ""
@@ -96,6 +97,9 @@ pub struct Public {
     /// Origins whose web pages may use the interface, as `https://a.example, https://b.example`.
     #[serde(deserialize_with = "list")]
     pub origins: Vec<String>,
+    /// Networks of balancers that send the addresses of their clients by the PROXY protocol.
+    #[serde(deserialize_with = "list")]
+    pub proxies: Vec<IpNet>,
 }
 
 /// The endpoint of the Model Context Protocol.

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::attacker::{
-    Attack, address, assert_served, connect_from, connect_tls, frame, latency, open_for, preface,
+    Attack, address, assert_served, connect_from, connect_tls, frame, latency, open_for, over_tls,
+    preface, tls,
 };
 use super::*;
 
@@ -79,6 +81,83 @@ async fn take_handshakes(address: std::net::SocketAddr) {
         }
     }))
     .await;
+}
+
+/// The median time in which a new client is served: 20 from addresses of their own, beginning with
+/// 127.0.0.`first`.
+async fn new_clients(cluster: &Cluster, first: u8) -> Duration {
+    let mut times = Vec::new();
+    for source in first..first + 20 {
+        let started = std::time::Instant::now();
+        let stream = connect_from(source, address(cluster.url())).await;
+        let mut stream = over_tls(&tls(cluster, false), stream).await.unwrap();
+        let head = "GET /api/v1/agent/nodes HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
+        let request = format!("{head}Authorization: Bearer {}\r\n\r\n", cluster.key);
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut response = String::new();
+        drop(stream.read_to_string(&mut response).await);
+        assert!(response.starts_with("HTTP/1.1 200"), "{source}: {response}");
+        times.push(started.elapsed());
+    }
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// More than half of the places, from six addresses, and again as each connection ends.
+#[tokio::test]
+async fn keyless_connections_leave_room_for_clients() {
+    const CONNECTIONS: u64 = 450;
+    let cluster = options().start();
+    let at = address(cluster.url());
+    new_clients(&cluster, 90).await;
+    let quiet = new_clients(&cluster, 110).await;
+    let files = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
+    let (mut open, count) = (Vec::new(), 6 * setting("HEARTH_CONNECTIONS", CONNECTIONS));
+    for source in (2..8).cycle().take(count as usize / 50) {
+        // The kernel keeps so many that are not accepted yet.
+        open.extend(join_all((0..50).map(|_| connect_from(source, at))).await);
+    }
+    assert!(open.iter().all(Result::is_ok), "the limit of open files is too low");
+    let evicted = cluster.metric("hearth_connections_evicted_total").await;
+    assert!(evicted > 500.0, "{evicted}");
+    // Others come as these make room.
+    let _attack = Attack::silence(at);
+    let attacked = new_clients(&cluster, 130).await;
+    println!("{quiet:?} without, {attacked:?} with the attack, {evicted} evicted");
+    assert_served(quiet, attacked);
+    assert_eq!(cluster.metric("hearth_connections_rejected_total").await, 0.0);
+}
+
+/// An idle connection that has shown a key stays when others make room.
+#[tokio::test]
+async fn connection_with_a_key_stays_beside_keyless_ones() {
+    let cluster = options().start();
+    let stream = connect_from(99, address(cluster.url())).await;
+    let mut stream = over_tls(&tls(&cluster, false), stream).await.unwrap();
+    let request = format!(
+        "GET /api/v1/auth/verify HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n",
+        cluster.key
+    );
+    let responds = async |stream: &mut tokio_rustls::client::TlsStream<tokio::net::TcpStream>| {
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut buffer = vec![0; 16 << 10];
+        let read = stream.read(&mut buffer).await.unwrap();
+        assert!(buffer[..read].starts_with(b"HTTP/1.1 200"));
+    };
+    responds(&mut stream).await;
+    let (at, mut keyless) = (address(cluster.url()), Vec::new());
+    // The kernel keeps so many that are not accepted yet.
+    for source in (2..6).cycle().take(40) {
+        keyless.extend(join_all((0..50).map(|_| connect_from(source, at))).await);
+    }
+    // Longer than a keyless connection may be idle.
+    tokio::time::sleep(Duration::from_secs(16)).await;
+    responds(&mut stream).await;
+    let ended = keyless.into_iter().flatten().map(async |mut stream| {
+        tokio::time::timeout(PATIENCE, stream.read(&mut [0])).await.expect("it ends")
+    });
+    join_all(ended).await;
 }
 
 #[tokio::test]
