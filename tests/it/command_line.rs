@@ -91,7 +91,10 @@ async fn commands_store_find_change_and_forget() {
     assert_eq!(shell.text(&["list", "nothing"]), "No memory matches.");
     assert!(shell.text(&["hot"]).contains("Two lines"));
     let context = shell.text(&["context", "tea"]);
-    assert!(context.contains("## Relevant\n- The user drinks tea"), "{context}");
+    assert!(
+        context.contains("## Relevant\n{") && context.contains("The user drinks tea"),
+        "{context}"
+    );
 
     let edited = shell.text(&["edit", &tea, "--label", "The user drinks coffee", "--heat", "0.5"]);
     assert!(edited.starts_with("The user drinks coffee\n"), "{edited}");
