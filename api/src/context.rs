@@ -32,6 +32,57 @@ pub(crate) struct LoadedContext {
     pub(crate) estimated_tokens: usize,
 }
 
+/// A memory of a context.
+#[derive(Serialize)]
+struct Item<'a> {
+    id: MemoryIdText,
+    memory_type: &'a str,
+    heat: f64,
+    namespace: &'a str,
+    /// Who stored it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'a str>,
+    /// Who changed it since, if it was another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed_by: Option<&'a str>,
+    label: &'a str,
+}
+
+impl<'a> Item<'a> {
+    fn new(record: &'a MemoryRecord) -> Self {
+        let memory = &record.memory;
+        let editor = memory.changed_by.as_ref().map(|editor| editor.agent.as_str());
+        Self {
+            id: Id(record.id),
+            memory_type: memory.memory_type.name(),
+            heat: rounded(record.heat * 100.0).round(),
+            namespace: &memory.namespace,
+            agent: memory.origin.agent.as_deref(),
+            changed_by: editor.filter(|editor| Some(*editor) != memory.origin.agent.as_deref()),
+            label: memory.label.trim(),
+        }
+    }
+
+    /// One line, with its end.
+    fn line(&self) -> ApiResult<String> {
+        let json = serde_json::to_string(self).map_err(|_| ApiError::internal())?;
+        let mut line = String::with_capacity(json.len() + 1);
+        for char in json.chars() {
+            match ends_line(char) {
+                true => line.push_str(&format!("\\u{:04x}", u32::from(char))),
+                false => line.push(char),
+            }
+        }
+        line.push('\n');
+        Ok(line)
+    }
+}
+
+/// Whether a reader may see the end of a line here. JSON does not escape all of these.
+fn ends_line(char: char) -> bool {
+    char.is_control() || matches!(char, '\u{2028}' | '\u{2029}')
+}
+
 /// A context that is being written.
 struct Context {
     text: String,
@@ -100,6 +151,62 @@ impl Context {
             self.text.push_str(&line);
             self.room = self.room.saturating_sub(needed);
             self.ids.push(record.id);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+    use storage::model::id::MemoryId;
+
+    use super::*;
+
+    /// Texts with what ends lines, opens headings and closes JSON.
+    fn hostile() -> impl Strategy<Value = String> {
+        let part = prop_oneof![
+            Just("\n"),
+            Just("\r\n"),
+            Just("\u{b}"),
+            Just("\u{c}"),
+            Just("\u{85}"),
+            Just("\u{2028}"),
+            Just("\u{2029}"),
+            Just("## System\n"),
+            Just("\"}"),
+            Just("{\"id\":"),
+            Just("\\"),
+            Just("\u{0}"),
+            Just("- SYSTEM (fact, heat 100)"),
+            Just("```"),
+            Just("é"),
+        ];
+        let part = prop_oneof![part.prop_map(str::to_owned), any::<String>()];
+        proptest::collection::vec(part, 0..8).prop_map(|parts| parts.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn text_stays_in_its_line(label in hostile(), namespace in hostile(), agent in hostile()) {
+            let item = Item {
+                id: Id(MemoryId([7; 16])),
+                memory_type: "fact",
+                heat: 100.0,
+                namespace: &namespace,
+                agent: Some(&agent),
+                changed_by: Some(&agent),
+                label: &label,
+            };
+            let line = item.line().unwrap();
+            let (json, end) = line.split_at(line.len() - 1);
+            prop_assert_eq!(end, "\n");
+            prop_assert!(!json.contains(ends_line), "{json:?}");
+            let parsed: Value = serde_json::from_str(json).unwrap();
+            prop_assert_eq!(&parsed["label"], label.as_str());
+            prop_assert_eq!(&parsed["namespace"], namespace.as_str());
+            prop_assert_eq!(&parsed["agent"], agent.as_str());
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::model::thermo::SettingValue;
 use crate::model::tick::TickStep;
 use crate::model::trigger::Trigger;
 use crate::new_memory::{CREATE_MAX, NewMemory};
-use crate::patch::{MemoryPatch, TenantPatch, TriggerPatch};
+use crate::patch::{MemoryPatch, OwnTenantPatch, TenantPatch, TriggerPatch};
 
 /// Most bytes of their labels, key points, tags and metadata. All nodes index them before the next write.
 pub const CREATE_TEXT_BYTES_MAX: usize = 512 << 10;
@@ -139,7 +139,7 @@ pub enum Action {
     /// Delete the access rule with this number.
     DeleteRule(u64),
     /// Rename the tenant.
-    RenameTenant(String),
+    ChangeTenant(OwnTenantPatch),
     /// Append an activity of an agent to the journal.
     RecordActivity(AgentActivity),
     /// Count the recalls of a node, and raise the heat of the recalled memories.

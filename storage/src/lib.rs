@@ -83,7 +83,7 @@ pub use log::{Log, LogField, LogWrite};
 pub use new_memory::{CREATE_MAX, NewMemory};
 pub use outbox::Deliveries;
 pub use parts::EqualParts;
-pub use patch::{MemoryPatch, TenantPatch, TriggerPatch};
+pub use patch::{MemoryPatch, OwnTenantPatch, TenantPatch, TriggerPatch};
 pub use reader::Reader;
 pub use received::{Received, Receiver};
 pub use reply::{FeedbackReply, Imported, Rejection, Reply, Touched};

@@ -73,6 +73,8 @@ impl NewMemory {
             superseded_by: None,
             echo_of: None,
             origin: self.origin.clone(),
+            changed_by: None,
+            locked_by: None,
             folded_from: self.folds.clone(),
             details: self.details.clone(),
         }

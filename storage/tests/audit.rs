@@ -5,7 +5,7 @@ use storage::model::audit::{
 };
 use storage::model::id::KeyId;
 use storage::model::tenant::Role;
-use storage::{AuditPage, AuditRequest, NewTenant, Options, TenantPatch};
+use storage::{AuditPage, AuditRequest, NewTenant, Options, OwnTenantPatch, TenantPatch};
 
 use crate::common::*;
 
@@ -173,7 +173,10 @@ fn retention_leaves_a_chain_that_verifies() {
 #[test]
 fn oldest_entries_make_room_at_the_limit() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
-    let rename = command(Action::RenameTenant("kept".into()));
+    let rename = command(Action::ChangeTenant(OwnTenantPatch {
+        name: Some("kept".into()),
+        ..OwnTenantPatch::default()
+    }));
     engine.run(1, &[rename]);
     let all: Vec<_> = (0..AUDIT_ENTRIES_MAX as usize + 10).map(namespace).collect();
     for (now, commands) in all.chunks(2_000).enumerate() {

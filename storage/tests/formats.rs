@@ -97,6 +97,8 @@ fn memory_bytes_are_fixed() {
             client: Some("b".into()),
             tool: None,
         },
+        changed_by: Some(Editor { key: KEY, agent: "e".into() }),
+        locked_by: Some(KEY),
         folded_from: vec![OTHER],
         details: None,
     };
@@ -283,6 +285,8 @@ fn configuration_bytes_are_fixed() {
         tier: "f".into(),
         limits: [(Limit::Memories, Some(10)), (Limit::Bytes, None)].into(),
         thermo: Box::default(),
+        webhook_hosts: vec!["h".into()],
+        guards_locked: true,
         retention: vec![RetentionRule {
             namespace: Some("n".into()),
             memory_type: Some(MemoryType::Fact),

@@ -182,42 +182,9 @@ impl Run {
                 tokio::time::sleep(PAUSE).await;
                 node.resume();
             }
-            Fault::Partition => {
-                self.write_without(|from, to| [from, to].contains(&node.id()).then_some("")).await;
+            Fault::Partition | Fault::LostResponses | Fault::RefusedPath => {
+                self.cut_paths(fault, node).await;
             }
-            Fault::LostResponses => {
-                let id = node.id();
-                self.write_without(|from, to| match (from == id, to == id) {
-                    (true, _) => Some("from:"),
-                    (_, true) => Some(""),
-                    _ => None,
-                })
-                .await;
-            }
-            Fault::RefusedPath => {
-                self.write_without(|from, _| (from == node.id()).then_some("refused:")).await;
-            }
-            Fault::SlowLog => self.slow_down(node, &format!("log-sync={SLOW}")).await,
-            Fault::SlowState => self.slow_down(node, &format!("apply-forget={SLOW}")).await,
-            Fault::SlowLogs => {
-                for node in nodes() {
-                    self.slow_down(node, "log-sync=40*sleep(250)->off").await;
-                }
-            }
-            Fault::HangingLog => {
-                self.slow_down(node, "log-sync=40*off->1*sleep(12000)->off").await;
-                self.transfer_to(node).await;
-                self.writers.acknowledge(WRITES).await;
-            }
-            Fault::FullDisk => {
-                let _filler = self.fill(node, LITTLE_BYTES);
-                self.writers.acknowledge(WRITES).await;
-            }
-            Fault::FullDisks => {
-                let _fillers: Vec<_> = nodes().map(|node| self.fill(node, LITTLE_BYTES)).collect();
-                tokio::time::sleep(PAUSE).await;
-            }
-            Fault::NoSpace => self.leave_no_space(node).await,
             Fault::Transfer => self.transfer_to(node).await,
             Fault::Backup => {
                 let place = self.place();
@@ -244,6 +211,55 @@ impl Run {
                 self.restart(leader, "").await;
                 node.ready().await;
             }
+            of_disk => self.harm_disk(of_disk, node).await,
+        }
+    }
+
+    /// A fault of the network.
+    async fn cut_paths(&self, fault: Fault, node: &Node) {
+        let id = node.id();
+        match fault {
+            Fault::LostResponses => {
+                self.write_without(|from, to| match (from == id, to == id) {
+                    (true, _) => Some("from:"),
+                    (_, true) => Some(""),
+                    _ => None,
+                })
+                .await;
+            }
+            Fault::RefusedPath => {
+                self.write_without(|from, _| (from == id).then_some("refused:")).await;
+            }
+            _ => self.write_without(|from, to| [from, to].contains(&id).then_some("")).await,
+        }
+    }
+
+    /// A fault of disks.
+    async fn harm_disk(&self, fault: Fault, node: &Node) {
+        let nodes = || self.cluster.nodes();
+        match fault {
+            Fault::SlowLog => self.slow_down(node, &format!("log-sync={SLOW}")).await,
+            Fault::SlowState => self.slow_down(node, &format!("apply-forget={SLOW}")).await,
+            Fault::SlowLogs => {
+                for node in nodes() {
+                    self.slow_down(node, "log-sync=40*sleep(250)->off").await;
+                }
+            }
+            Fault::HangingLog => {
+                self.slow_down(node, "log-sync=40*off->1*sleep(12000)->off").await;
+                self.transfer_to(node).await;
+                self.writers.acknowledge(WRITES).await;
+            }
+            Fault::FullDisk => {
+                let _filler = self.fill(node, LITTLE_BYTES);
+                self.writers.acknowledge(WRITES).await;
+            }
+            Fault::FullDisks => {
+                let _fillers: Vec<_> = nodes().map(|node| self.fill(node, LITTLE_BYTES)).collect();
+                tokio::time::sleep(PAUSE).await;
+            }
+            Fault::NoSpace => self.leave_no_space(node).await,
+            other => unreachable!("{other:?} is no fault of a disk"),
         }
     }
 

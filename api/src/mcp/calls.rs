@@ -5,7 +5,11 @@ use std::sync::Arc;
 use storage::model::id::MemoryId;
 use storage::model::memory::NAMESPACE_DEFAULT;
 use storage::model::score::rounded;
-use storage::{HotRequest, ListRequest, SearchRequest, TierFilter, Touched};
+use storage::model::tenant::Role;
+use storage::model::trigger::TriggerActionKind;
+use storage::{HotRequest, ListRequest, Rejection, SearchRequest, TierFilter, Touched};
+
+use url::Url;
 
 use crate::app::VERSION;
 use crate::context::{self, LoadedContext};
@@ -22,6 +26,7 @@ use crate::requests::triggers;
 use crate::requests::values::Text;
 use crate::responses::trigger::{TriggerView, notifications};
 use crate::responses::type_counts;
+use crate::service::error::ErrorKind;
 use crate::service::writes::{TouchedMemories, WriteResult};
 
 /// Most triggers of a list.
@@ -193,12 +198,31 @@ pub(super) async fn create_trigger(call: Call, new: NewTrigger) -> ApiResult<Tri
         cooldown_seconds: new.cooldown_seconds,
     };
     let (kind, settings) = (new.action.0, new.action_settings()?);
+    if kind == TriggerActionKind::Webhook {
+        check_receiver(&call, settings.url.as_deref()).await?;
+    }
     let build = |action| new.into_trigger(action);
     let (id, created) = call.session.create_trigger(None, kind, settings, build).await?.value;
     // Without an idempotency key, this is no repetition: the trigger exists.
     let (trigger, firings) = created.ok_or_else(ApiError::internal)?;
     let trigger = TriggerView::new(&call.session.caller, id, &trigger, &firings);
     Ok(TriggerCreated { trigger })
+}
+
+/// Rejects a webhook that an agent directs to a host which no admin has allowed: the text of a memory
+/// may have led the agent to it.
+async fn check_receiver(call: &Call, url: Option<&str>) -> ApiResult<()> {
+    if call.session.caller.role >= Role::Admin {
+        return Ok(());
+    }
+    let host = url.and_then(|url| Some(Url::parse(url).ok()?.host_str()?.to_lowercase()));
+    let allowed = call.session.tenant().await?.webhook_hosts;
+    if host.is_some_and(|host| allowed.contains(&host)) {
+        return Ok(());
+    }
+    let message = "the tools direct webhooks only to the hosts in `webhook_hosts` of the tenant, unless \
+                   the key is that of an admin";
+    Err(ApiError::new(ErrorKind::Forbidden, "webhook_host_forbidden", message))
 }
 
 pub(super) async fn delete_trigger(call: Call, one: OneTrigger) -> ApiResult<TriggerDeleted> {

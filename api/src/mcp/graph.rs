@@ -11,6 +11,7 @@ use storage::model::knowledge_graph::{ENTITY, OBSERVATION, Part, RELATION, TAG, 
 use storage::model::memory::{MemoryRecord, NAMESPACE_DEFAULT};
 use storage::{BulkFilter, TEXT_BYTES_MAX, TierFilter};
 
+use crate::current;
 use crate::mcp::call::Call;
 use crate::mcp::graph_types::*;
 use crate::prelude::*;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Router};
@@ -97,6 +97,9 @@ async fn serve(
         record_use(&parts, &app, Role::Agent);
     }
     match handled {
+        Ok(response) if response.status().is_client_error() && !is_json(response.headers()) => {
+            Err(rejected(response.status()))
+        }
         Ok(response) => Ok(response.map(Body::new)),
         Err(_) if has_written() => {
             let message = "the write may or may not have happened: check before you repeat it";
@@ -104,6 +107,20 @@ async fn serve(
         }
         Err(_) => Err(ApiError::unavailable("busy", "the request took too long")),
     }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+}
+
+/// The error for a request that the protocol rejects, in place of its text.
+fn rejected(status: StatusCode) -> ApiError {
+    if status == StatusCode::FORBIDDEN {
+        let message = "pages of this origin may not use the tools: set public.origins";
+        return ApiError::new(ErrorKind::Forbidden, "wrong_origin", message);
+    }
+    let message = "the protocol rejects the request: check Content-Type and MCP-Protocol-Version";
+    ApiError::bad_request("bad_mcp_request", message)
 }
 
 /// Browsers send no key by themselves, so a page of another site can use none: hosts are not checked

@@ -119,12 +119,13 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = self.tools().map(|tool| tool.description.clone());
+        let role = self.call.session.caller.role;
+        let tools = self.tools().map(|tool| tool.described(role));
         list!(context, ListToolsResult::with_all_items(tools.collect()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        Some(self.tool(name)?.description.clone())
+        Some(self.tool(name)?.described(self.call.session.caller.role))
     }
 
     async fn call_tool(

@@ -27,6 +27,7 @@ pub(super) struct Tool {
     pub(super) description: rmcp::model::Tool,
     /// The role that it needs.
     pub(super) role: Role,
+    effect: Effect,
     run: Box<
         dyn Fn(Call, JsonObject) -> BoxFuture<'static, ApiResult<CallToolResult>> + Send + Sync,
     >,
@@ -36,10 +37,28 @@ pub(super) struct Tool {
 #[derive(Clone, Copy)]
 enum Effect {
     Reads,
+    /// It warms what it finds, and may fire triggers; that of a reader does neither.
+    Recalls,
     /// A repeated call changes nothing more.
     Sets,
+    /// As [`Self::Sets`], and what was there before is lost.
+    Replaces,
     Adds,
+    /// What is added may send memories to other hosts.
+    AddsSender,
     Deletes,
+}
+
+impl Effect {
+    fn annotations(self, role: Role) -> ToolAnnotations {
+        let recalls = matches!(self, Self::Recalls) && role > Role::Reader;
+        let reads = matches!(self, Self::Reads | Self::Recalls) && !recalls;
+        ToolAnnotations::new()
+            .read_only(reads)
+            .destructive(matches!(self, Self::Replaces | Self::Deletes))
+            .idempotent(!recalls && !matches!(self, Self::Adds | Self::AddsSender))
+            .open_world(matches!(self, Self::AddsSender))
+    }
 }
 
 const INSTRUCTIONS: &str = "Hearth is the long-term memory of this agent. At the beginning of a task call \
@@ -116,6 +135,12 @@ impl ToolSet {
 }
 
 impl Tool {
+    /// What agents of a role read.
+    pub(super) fn described(&self, role: Role) -> rmcp::model::Tool {
+        let annotations = self.effect.annotations(role);
+        self.description.clone().with_annotations(annotations)
+    }
+
     /// Calls it. What is wrong with a call is part of the result: the agent reads it and tries again.
     pub(super) async fn call(&self, call: Call, arguments: JsonObject) -> CallToolResult {
         match (self.run)(call, arguments).await {
@@ -137,14 +162,14 @@ fn error_text(error: &ApiError) -> String {
 fn find_tools() -> Vec<Tool> {
     vec![
         tool(
-            ("sulcus_context", "Load context", Effect::Reads),
+            ("sulcus_context", "Load context", Effect::Recalls),
             "Load what is known, within a budget of tokens: memories that match the query first, then \
              pinned and hot ones. Call it at the beginning of a conversation or task, and when the topic \
              changes.",
             calls::load_context,
         ),
         tool(
-            ("sulcus_search", "Search memories", Effect::Reads),
+            ("sulcus_search", "Search memories", Effect::Recalls),
             "Find memories by meaning. Call it before you answer from what you do not see, and before you \
              store what may be known already. Found memories become hotter.",
             calls::search,
@@ -179,7 +204,7 @@ fn change_tools() -> Vec<Tool> {
             calls::remember,
         ),
         tool(
-            ("sulcus_update", "Update a memory", Effect::Sets),
+            ("sulcus_update", "Update a memory", Effect::Replaces),
             "Change the text, type, pin or heat of a memory. To correct a statement that no longer holds, \
              store a new memory with `supersedes` instead: the history stays.",
             calls::update,
@@ -223,7 +248,7 @@ fn trigger_tools() -> Vec<Tool> {
             calls::triggers,
         ),
         tool(
-            ("sulcus_trigger_create", "Create a trigger", Effect::Adds),
+            ("sulcus_trigger_create", "Create a trigger", Effect::AddsSender),
             "Create a rule: when an event happens to a memory that matches the filters, the action is done. \
              Call it only if a person requests it.",
             calls::create_trigger,
@@ -299,20 +324,17 @@ where
     R: ToolResult + Send,
     F: Future<Output = ApiResult<R>> + Send + 'static,
 {
-    let annotations = ToolAnnotations::new()
-        .read_only(matches!(effect, Effect::Reads))
-        .destructive(matches!(effect, Effect::Deletes))
-        .idempotent(!matches!(effect, Effect::Adds))
-        .open_world(false);
     let view = rmcp::model::Tool::new(name, description, standalone::<A>())
         .with_title(title)
-        .with_raw_output_schema(Arc::new(standalone::<R>()))
-        .with_annotations(annotations);
-    let role = if matches!(effect, Effect::Reads) { Role::Reader } else { Role::Agent };
+        .with_raw_output_schema(Arc::new(standalone::<R>()));
+    let role = match effect {
+        Effect::Reads | Effect::Recalls => Role::Reader,
+        _ => Role::Agent,
+    };
     let run = move |call, arguments| {
         async move { result(&function(call, parsed(arguments)?).await?) }.boxed()
     };
-    Tool { description: view, role, run: Box::new(run) }
+    Tool { description: view, role, effect, run: Box::new(run) }
 }
 
 fn parsed<A: DeserializeOwned>(arguments: JsonObject) -> ApiResult<A> {

@@ -1,15 +1,16 @@
 //! Requests about API keys, access rules, and the caller's own namespace.
 
 use serde::Deserialize;
+use storage::OwnTenantPatch;
 use storage::model::access::ANY;
 use storage::model::api_key::{KEY_LIFETIME_SECONDS, KEY_NAMESPACES_MAX};
 use storage::model::id::{KeyId, Timestamp};
-use storage::model::tenant::Role;
+use storage::model::tenant::{Role, WEBHOOK_HOSTS_MAX};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::requests::fields::*;
 use crate::requests::memories::any_namespace;
-use crate::requests::values::{Id, first_text};
+use crate::requests::values::{Id, Items, first_text};
 use crate::service::error::{ApiError, ApiResult};
 
 /// Name of a key that the request does not name.
@@ -135,10 +136,20 @@ pub(crate) struct OrgChanges {
     /// Alias of `org_name`, which comes first.
     #[schema(ignore)]
     name: Option<OrgName>,
+    /// Hosts to which agents may direct webhooks through MCP; those of an admin may go anywhere.
+    #[schema(value_type = Option<Vec<String>>, max_items = 100)]
+    webhook_hosts: Option<Items<HostName, 0, WEBHOOK_HOSTS_MAX>>,
+    /// Whether only the key that has locked a memory, or an admin, may rewrite or unlock it.
+    guards_locked: Option<bool>,
 }
 
 impl OrgChanges {
-    pub(crate) fn into_name(self) -> Option<String> {
-        first_text(self.org_name.as_ref(), self.name.as_ref())
+    pub(crate) fn into_patch(self) -> OwnTenantPatch {
+        let hosts = self.webhook_hosts.map(|hosts| hosts.0.into_iter());
+        OwnTenantPatch {
+            name: first_text(self.org_name.as_ref(), self.name.as_ref()),
+            webhook_hosts: hosts.map(|hosts| hosts.map(|it| it.0.to_lowercase()).collect()),
+            guards_locked: self.guards_locked,
+        }
     }
 }

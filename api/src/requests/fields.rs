@@ -15,7 +15,7 @@ use storage::model::memory::{
 use storage::model::origin::ORIGIN_BYTES_MAX;
 use storage::model::quality::{Defect, FoldReason};
 use storage::model::retention::{RETENTION_DAYS_MAX, RetentionAction};
-use storage::model::tenant::Role;
+use storage::model::tenant::{HOST_BYTES_MAX, Role};
 use storage::model::trigger::{
     DESCRIPTION_BYTES_MAX, PATTERN_BYTES_MAX, TAG_BYTES_MAX, TEMPLATE_BYTES_MAX,
     TRIGGER_NAME_BYTES_MAX, TriggerActionKind, TriggerEvent, URL_BYTES_MAX,
@@ -102,6 +102,7 @@ pub(crate) type AuditNumber = Whole<0, { i64::MAX as u64 }>;
 pub(crate) type KeyName = Text<KEY_NAME_BYTES_MAX>;
 pub(crate) type KeyLifetime = Whole<{ KEY_LIFETIME_SECONDS.0 }, { KEY_LIFETIME_SECONDS.1 }>;
 pub(crate) type KeyOverlap = Whole<0, OVERLAP_SECONDS_MAX>;
+pub(crate) type HostName = NonBlank<HOST_BYTES_MAX>;
 pub(crate) type OrgName = TextOrEmpty<KEY_NAME_BYTES_MAX>;
 pub(crate) type RoleWord = OneOf<Role>;
 pub(crate) type AgentName = NonBlank<AGENT_BYTES_MAX>;

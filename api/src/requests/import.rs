@@ -204,6 +204,8 @@ impl MemoryLine {
             superseded_by: self.superseded_by.map(|id| id.0),
             echo_of: self.echo_of.map(|id| id.0),
             origin,
+            changed_by: None,
+            locked_by: None,
             folded_from: self
                 .folded_from
                 .map_or(Vec::new(), |ids| ids.0.into_iter().map(|id| id.0).collect()),

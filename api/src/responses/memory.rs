@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use storage::model::details::Details;
 use storage::model::id::MemoryId;
-use storage::model::memory::MemoryRecord;
+use storage::model::memory::{Editor, MemoryRecord};
 use storage::model::origin::Origin;
 use storage::model::score::rounded;
 use storage::{Hit, SearchResults, Touched};
@@ -63,6 +63,9 @@ pub(crate) struct Memory {
     #[schema(required)]
     echo_of: Option<MemoryIdText>,
     origin: OriginView,
+    /// Who changed its text, its lock or its namespace last; null if none did.
+    #[schema(required)]
+    changed_by: Option<EditorView>,
     /// The memories that it replaces, which are in the cold tier.
     folded_from: Vec<MemoryIdText>,
     /// Its id, again, if a create found it instead of creating a memory with the same text.
@@ -103,6 +106,7 @@ impl From<&MemoryRecord> for Memory {
             superseded_by: memory.superseded_by.map(Id),
             echo_of: memory.echo_of.map(Id),
             origin: (&memory.origin).into(),
+            changed_by: memory.changed_by.as_ref().map(Into::into),
             folded_from: memory.folded_from.iter().copied().map(Id).collect(),
             duplicate_of: None,
             created_at: Time(memory.created_at),

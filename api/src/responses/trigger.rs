@@ -46,6 +46,8 @@ pub(crate) fn notifications(fired: &[Notification]) -> Vec<NotificationView> {
 pub(crate) struct NotificationView {
     trigger_id: TriggerIdText,
     trigger_name: String,
+    /// Name of the key that owns the trigger, and so wrote the message.
+    owner: Nullable<String>,
     event: EventWord,
     node_id: MemoryIdText,
     message: String,
@@ -56,6 +58,7 @@ impl From<&Notification> for NotificationView {
         Self {
             trigger_id: Id(notification.trigger),
             trigger_name: notification.trigger_name.clone(),
+            owner: notification.owner.clone(),
             event: OneOf(notification.event),
             node_id: Id(notification.memory),
             message: notification.message.clone(),

@@ -55,10 +55,15 @@ pub(crate) struct Org {
     ops_limit: Nullable<u64>,
     nodes_limit: Nullable<u64>,
     max_seats: Nullable<u64>,
-    seats_used: u64,
+    /// API keys; null for a key that is restricted to some namespaces.
+    seats_used: Nullable<u64>,
     /// All limits by name; null is unlimited.
     limits: BTreeMap<&'static str, Option<u64>>,
     features: String,
+    /// Hosts to which agents may direct webhooks through MCP.
+    webhook_hosts: Vec<String>,
+    /// Whether only the key that has locked a memory, or an admin, may rewrite or unlock it.
+    guards_locked: bool,
     created_at: Time,
 }
 
@@ -96,19 +101,20 @@ pub(crate) async fn org_get(ReaderRead(session, freshness): ReaderRead) -> ApiRe
     Ok(Success::ok(freshness, org(&session).await?))
 }
 
-/// Rename the tenant. Without a name nothing changes.
+/// Change the tenant. What the body lacks stays as it is.
 #[utoipa::path(patch, path = "/api/v1/org", tag = "tenant", request_body = OrgChanges,
     responses((status = OK, body = Org), WriteErrors))]
 pub(crate) async fn org_update(
     Admin(session): Admin,
     ValidJson(request): ValidJson<OrgChanges>,
 ) -> ApiResponse<Org> {
-    let freshness = session.rename_tenant(request.into_name()).await?;
+    let freshness = session.change_tenant(request.into_patch()).await?;
     Ok(Success::ok(freshness, org(&session).await?))
 }
 
 async fn org(session: &Session) -> ApiResult<Org> {
     let (tenant, keys) = (session.tenant().await?, session.key_count().await?);
+    let sees_all = session.caller.access.is_unrestricted();
     Ok(Org {
         tenant_id: session.caller.tenant.0.to_string(),
         org_name: tenant.name,
@@ -116,9 +122,11 @@ async fn org(session: &Session) -> ApiResult<Org> {
         ops_limit: None,
         nodes_limit: session.limit(Limit::Memories),
         max_seats: session.limit(Limit::Keys),
-        seats_used: keys,
+        seats_used: sees_all.then_some(keys),
         limits: Limit::ALL.into_iter().map(|limit| (limit.name(), session.limit(limit))).collect(),
         features: FEATURES.join(","),
+        webhook_hosts: tenant.webhook_hosts,
+        guards_locked: tenant.guards_locked,
         created_at: Time(tenant.created_at),
     })
 }

@@ -173,6 +173,7 @@ impl From<Rejection> for ApiError {
             Rejection::NamespaceForbidden(_) => (ErrorKind::Forbidden, "namespace_forbidden"),
             Rejection::NotOwner => (ErrorKind::Forbidden, "not_owner"),
             Rejection::Locked => (ErrorKind::Conflict, "locked"),
+            Rejection::LockedByOther => (ErrorKind::Forbidden, "locked_by_other"),
             Rejection::TooMany { .. } => (ErrorKind::Conflict, "too_many"),
             Rejection::FilterMismatch => (ErrorKind::Conflict, "filter_mismatch"),
             Rejection::EdgesFull(_) => (ErrorKind::Conflict, "edges_full"),

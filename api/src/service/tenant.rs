@@ -7,7 +7,10 @@ use storage::model::retention::RetentionRule;
 use storage::model::tenant::Tenant;
 use storage::model::thermo::{SettingValue, Thermo};
 use storage::model::tick::Tick;
-use storage::{Action, Counts, DueRequest, Filter, Forecast, HotRequest, Overview, Reader, View};
+use storage::{
+    Action, Counts, DueRequest, Filter, Forecast, HotRequest, Overview, OwnTenantPatch, Reader,
+    View,
+};
 
 use crate::limits::FORECAST_DAYS;
 use crate::service::Session;
@@ -36,12 +39,12 @@ impl Session {
         self.service.reader.limit(self.caller.tenant, limit)
     }
 
-    /// Renames the tenant. Without a name nothing changes.
-    pub(crate) async fn rename_tenant(&self, name: Option<String>) -> ApiResult<Freshness> {
-        match name {
-            Some(name) => Ok(self.submit::<()>(Action::RenameTenant(name)).await?.freshness),
-            None => Ok(self.service.present()),
+    /// Changes what an admin may change of the tenant.
+    pub(crate) async fn change_tenant(&self, patch: OwnTenantPatch) -> ApiResult<Freshness> {
+        if patch == OwnTenantPatch::default() {
+            return Ok(self.service.present());
         }
+        Ok(self.submit::<()>(Action::ChangeTenant(patch)).await?.freshness)
     }
 
     pub(crate) async fn settings(&self) -> ApiResult<Thermo> {

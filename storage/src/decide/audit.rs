@@ -200,7 +200,7 @@ fn act_of(command: &Command) -> Option<(AuditAction, String)> {
             (Act::RuleChange, format!("access rule of {agent} for {namespace}"))
         }
         Action::DeleteRule(number) => (Act::RuleChange, format!("access rule {number}")),
-        Action::RenameTenant(_) => {
+        Action::ChangeTenant(_) => {
             (Act::TenantChange, format!("tenant {}", command.tenant.map_or(0, |tenant| tenant.0)))
         }
         Action::UpdateSettings(_) => (Act::SettingsChange, "settings".into()),
@@ -209,6 +209,7 @@ fn act_of(command: &Command) -> Option<(AuditAction, String)> {
         Action::DeleteMemory(id) | Action::Unfold(id) => {
             (Act::MemoryDelete, format!("memory {id}"))
         }
+        Action::UpdateMemory(id, _) => (Act::MemoryChange, format!("memory {id}")),
         Action::DeleteEdge(edge) => {
             (Act::EdgeDelete, format!("edge from {} to {}", edge.source, edge.target))
         }

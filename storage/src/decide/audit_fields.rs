@@ -43,10 +43,11 @@ pub(super) fn fields(draft: &Draft, command: &Command) -> Result<Fields> {
             of_rule(draft, tenant, |rule| rule.agent == *agent && rule.namespace == *namespace)
         }
         Action::DeleteRule(number) => of_rule(draft, tenant, |rule| rule.number == *number),
-        Action::RenameTenant(_) => of_tenant(draft, tenant),
+        Action::ChangeTenant(_) => of_tenant(draft, tenant),
         Action::UpdateSettings(_) => Ok(settings(&mut (*draft.thermo(tenant)?).clone())),
         Action::UpdateRetention(_) => of_retention(draft, tenant),
         Action::DeleteMemory(id) | Action::Unfold(id) => of_memory(draft, tenant, *id),
+        Action::UpdateMemory(id, _) => of_edited(draft, tenant, *id),
         Action::DeleteEdge(edge) => of_edge(draft, tenant, edge),
         Action::CreateTrigger(id, _) | Action::UpdateTrigger(id, _) | Action::DeleteTrigger(id) => {
             of_trigger(draft, tenant, *id)
@@ -132,6 +133,8 @@ pub(super) fn tenant_fields(row: &Tenant) -> Fields {
         ("name".to_owned(), short(&row.name)),
         ("state".to_owned(), row.state.name().to_owned()),
         ("tier".to_owned(), row.tier.clone()),
+        ("webhook_hosts".to_owned(), short(&row.webhook_hosts.join(" "))),
+        ("guards_locked".to_owned(), row.guards_locked.to_string()),
     ];
     own.into_iter().chain(limits).collect()
 }
@@ -203,6 +206,17 @@ fn of_memory(draft: &Draft, tenant: TenantId, id: MemoryId) -> Result<Fields> {
         ("namespace", Some(short(&memory.namespace))),
         ("memory_type", Some(memory.memory_type.name().to_owned())),
         ("created_at", Some(memory.created_at.to_string())),
+    ]))
+}
+
+/// What an edit of a memory may change: its text, its lock and its namespace. The id is part of the
+/// digest, so that the log does not tell which memories have equal texts.
+fn of_edited(draft: &Draft, tenant: TenantId, id: MemoryId) -> Result<Fields> {
+    let Some(memory) = draft.memory(tenant, id)? else { return Ok(Fields::new()) };
+    Ok(texts([
+        ("label", Some(digest(&[&id.0, memory.label.as_bytes()].concat()))),
+        ("is_locked", Some(memory.is_locked.to_string())),
+        ("namespace", Some(short(&memory.namespace))),
     ]))
 }
 

@@ -13,7 +13,7 @@ use crate::model::heat::Anchor;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::EventKind;
 use crate::model::limits::Limit;
-use crate::model::memory::{MEMORY_STATE_LEVEL, Memory, MemoryRecord, MemoryType};
+use crate::model::memory::{Editor, MEMORY_STATE_LEVEL, Memory, MemoryRecord, MemoryType};
 use crate::model::tenant::{Role, TenantState};
 use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
@@ -134,9 +134,28 @@ impl Context<'_> {
 
     /// Whether the acting key is an admin's. The service itself counts as one.
     pub(super) fn is_admin(&self) -> Result<bool> {
-        let Some(id) = self.actor else { return Ok(true) };
+        self.actor.map_or(Ok(true), |key| self.is_admin_key(key))
+    }
+
+    fn is_admin_key(&self, id: KeyId) -> Result<bool> {
         let key: Option<ApiKey> = self.draft.record(&Key::ApiKey(self.tenant, id))?;
         Ok(key.is_some_and(|key| key.role >= Role::Admin))
+    }
+
+    /// Whether a key, or without one the service, may rewrite, replace or unlock a memory: not if
+    /// another key has locked it, and the tenant guards that.
+    pub(super) fn may_rewrite(&self, memory: &Memory, by: Option<KeyId>) -> Result<bool> {
+        let Some(key) = by.filter(|_| memory.is_locked && memory.locked_by != by) else {
+            return Ok(true);
+        };
+        let is_guarded = self.draft.tenant(self.tenant)?.is_some_and(|row| row.guards_locked);
+        Ok(!is_guarded || self.is_admin_key(key)?)
+    }
+
+    /// Who changes a memory by a key; `None` if that was deleted.
+    pub(super) fn editor(&self, key: KeyId) -> Result<Option<Editor>> {
+        let row: Option<ApiKey> = self.draft.record(&Key::ApiKey(self.tenant, key))?;
+        Ok(row.map(|row| Editor { key, agent: row.name }))
     }
 
     /// A trigger that the acting key may change. Another one does not exist for it.

@@ -92,6 +92,9 @@ fn check_supersedes(context: &Context<'_>, new: &EdgeRef) -> Decided<()> {
     let is_one = namespace(new.source)? == namespace(new.target)?;
     let reason = "a memory supersedes only memories of its namespace";
     reject_if(!is_one, Rejection::WrongState(reason.into()))?;
+    if let Some(target) = context.memory(new.target)? {
+        reject_if(!context.may_rewrite(&target, context.actor)?, Rejection::LockedByOther)?;
+    }
     let of_source = context.edges(new.source)?.into_iter();
     let superseded = of_source.filter(|it| it.relation == SUPERSEDES && it.source == new.source);
     let reason = format!("a memory supersedes {SUPERSEDED_MAX} others at most");

@@ -12,6 +12,7 @@ use crate::decide::outbox;
 use crate::error::Result;
 use crate::index::triggers::CompiledTrigger;
 use crate::model::access::Access;
+use crate::model::api_key::ApiKey;
 use crate::model::id::{KeyId, MemoryId, TenantId, TriggerId};
 use crate::model::journal::{EventKind, FiredTrigger, FiringResult, MemoryField};
 use crate::model::limits::Limit;
@@ -20,6 +21,7 @@ use crate::model::template::TemplateContext;
 use crate::model::trigger::{Notification, TAG_BYTES_MAX, Trigger, TriggerAction, TriggerEvent};
 use crate::model::trigger_match::{HeatTransition, SkipReason, Subject};
 use crate::reader::Reader;
+use crate::table::key::Key;
 use crate::table::view::View;
 
 /// Share of its heat that `deprecate` leaves.
@@ -118,10 +120,15 @@ fn evaluate_one(
     {
         return Ok(Err(reason));
     }
-    match trigger.owner {
-        Some(owner) if !may_know(draft, event, owner, memory)? => Ok(Err(SkipReason::Access)),
-        _ => Ok(Ok(())),
+    let Some(owner) = trigger.owner else { return Ok(Ok(())) };
+    if !may_know(draft, event, owner, memory)? {
+        return Ok(Err(SkipReason::Access));
     }
+    // A tag is a part of the text.
+    let rewrites = matches!(trigger.action, TriggerAction::Tag(_));
+    let context = Context { draft, tenant: event.tenant, actor: None };
+    let may = !rewrites || context.may_rewrite(memory, Some(owner))?;
+    Ok(if may { Ok(()) } else { Err(SkipReason::Access) })
 }
 
 /// Whether a trigger's owner may know of an event: an edge tells of both its ends.
@@ -179,7 +186,7 @@ fn execute(
             (None, outbox::enqueue(&mut context, compiled, &mut firings, event.event, present)?)
         }
         TriggerAction::Notify(template) => {
-            (None, notify(&mut context, event, compiled, template.as_deref(), present))
+            (None, notify(&mut context, event, compiled, template.as_deref(), present)?)
         }
         action => {
             let (update, result) = effect(action, present);
@@ -201,7 +208,10 @@ fn execute(
         result,
     };
     context.append(present.id, &present.memory, EventKind::TriggerFired(Box::new(fired)));
-    let Some(update) = update else { return Ok(false) };
+    let Some(mut update) = update else { return Ok(false) };
+    if let (TriggerAction::Tag(_), Some(owner)) = (&trigger.action, trigger.owner) {
+        update.memory.changed_by = context.editor(owner)?;
+    }
     commit_update(&mut context, present, update)?;
     Ok(true)
 }
@@ -212,21 +222,26 @@ fn notify(
     compiled: &CompiledTrigger,
     template: Option<&str>,
     present: &MemoryRecord,
-) -> FiringResult {
+) -> Result<FiringResult> {
     let (memory, heat) = (&present.memory, present.heat);
     let values = TemplateContext { event: event.event, id: present.id, memory, heat };
     let message = values.render(template);
     // The caller did not cause what a tick finds.
     if event.transition.is_none() {
+        let owner = match compiled.trigger.owner {
+            Some(owner) => context.draft.record::<ApiKey>(&Key::ApiKey(event.tenant, owner))?,
+            None => None,
+        };
         context.draft.command.notifications.push(Notification {
             trigger: compiled.id,
             trigger_name: compiled.trigger.name.clone(),
+            owner: owner.map(|owner| owner.name),
             event: event.event,
             memory: present.id,
             message: message.clone(),
         });
     }
-    FiringResult::Notified(message)
+    Ok(FiringResult::Notified(message))
 }
 
 /// The update that an action makes to a memory, if any, and its result.

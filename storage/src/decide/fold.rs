@@ -18,7 +18,7 @@ pub(super) fn fold(
     into: &MemoryRecord,
     sources: &[MemoryId],
 ) -> Decided<MemoryRecord> {
-    let (mut anchor, mut is_locked) = (into.anchor, false);
+    let (mut anchor, mut locked_source) = (into.anchor, None);
     let mut edges = Vec::new();
     for id in sources {
         let present = context.existing(*id)?;
@@ -33,7 +33,9 @@ pub(super) fn fold(
             last_recall: anchor.last_recall.max(of.last_recall),
             ..anchor
         };
-        is_locked |= present.memory.is_locked;
+        if present.memory.is_locked {
+            locked_source = Some(present.memory.locked_by);
+        }
         edges.extend(context.edges(*id)?.into_iter().map(|edge| (*id, edge)));
         if present.memory.tier() == Tier::Hot {
             context.move_to_cold_tier(&present)?;
@@ -49,8 +51,8 @@ pub(super) fn fold(
         }
     }
     context.anchor(into, anchor)?;
-    if is_locked {
-        let memory = Memory { is_locked, ..into.memory.clone() };
+    if let Some(locked_by) = locked_source {
+        let memory = Memory { is_locked: true, locked_by, ..into.memory.clone() };
         context.put_memory(into.id, memory)?;
     }
     context.existing(into.id)

@@ -117,7 +117,7 @@ pub(super) fn update(
     if !patch.details.is_empty() {
         context.check_level()?;
     }
-    let memory = patched(&present.memory, patch);
+    let mut memory = patched(&present.memory, patch);
     let added = memory.stored_bytes().saturating_sub(present.memory.stored_bytes());
     if added > 0 {
         context.check_limit((Limit::Bytes, Counted::Bytes), added)?;
@@ -126,6 +126,8 @@ pub(super) fn update(
     if fields.is_empty() {
         return Ok(Reply::Memories(vec![present]));
     }
+    check_lock(context, &present.memory, &fields)?;
+    record_editor(context, &present.memory, &mut memory)?;
     if patch.current_heat.is_some_and(|heat| rounded(heat.into()) > rounded(present.heat)) {
         context.emit(TriggerEvent::Boost, id);
     }
@@ -135,6 +137,35 @@ pub(super) fn update(
         models::put(context.draft, context.tenant, id, vector)?;
     }
     Ok(Reply::Memories(context.present(id)?.into_iter().collect()))
+}
+
+/// Rejects what rewrites or unlocks a memory that another key has locked, if the tenant says so.
+fn check_lock(context: &Context<'_>, present: &Memory, fields: &[MemoryField]) -> Decided<()> {
+    let keeps_text = |field: &MemoryField| {
+        matches!(
+            field,
+            MemoryField::IsPinned
+                | MemoryField::MinHeat
+                | MemoryField::CurrentHeat
+                | MemoryField::DecayClass
+                | MemoryField::FlaggedForReview
+        )
+    };
+    let may = fields.iter().all(keeps_text) || context.may_rewrite(present, context.actor)?;
+    reject_if(!may, Rejection::LockedByOther)
+}
+
+/// Notes who changes the text, the lock or the namespace of a memory.
+fn record_editor(context: &Context<'_>, present: &Memory, memory: &mut Memory) -> Decided<()> {
+    if memory.is_locked != present.is_locked {
+        memory.locked_by = context.actor.filter(|_| memory.is_locked);
+    } else if memory.label == present.label && memory.namespace == present.namespace {
+        return Ok(());
+    }
+    if let Some(key) = context.actor {
+        memory.changed_by = context.editor(key)?;
+    }
+    Ok(())
 }
 
 /// An update of a memory: its row, its heat if that is set, and the fields that differ.

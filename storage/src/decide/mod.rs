@@ -166,7 +166,7 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
         Action::DeleteEdge(edge) => edge::delete(context, edge),
         Action::UpdateSettings(changes) => tenant::update_settings(context, changes),
         Action::UpdateRetention(rules) => tenant::update_retention(context, rules),
-        Action::RenameTenant(name) => tenant::rename(context, name),
+        Action::ChangeTenant(patch) => tenant::change(context, patch),
         Action::RecordActivity(activity) => Ok(tenant::record_activity(context, activity)),
         Action::CreateKey(id, key) => keys::create(context, *id, key),
         Action::RotateKey { id, hash, overlap_seconds } => {

@@ -6,8 +6,9 @@ use crate::decide::context::{Context, Decided, reject_if};
 use crate::model::access::{Policy, RULES_MAX, Rule};
 use crate::model::journal::{AgentActivity, EventKind};
 use crate::model::retention::{RETENTION_RULES_MAX, RetentionRule};
-use crate::model::tenant::Tenant;
+use crate::model::tenant::{Tenant, WEBHOOK_HOSTS_MAX};
 use crate::model::thermo::SettingValue;
+use crate::patch::OwnTenantPatch;
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
 
@@ -40,9 +41,21 @@ pub(super) fn update_retention(
     Ok(Reply::Done)
 }
 
-pub(super) fn rename(context: &mut Context<'_>, name: &str) -> Decided<Reply> {
-    let row = existing(context)?;
-    context.push(Change::TenantPut(context.tenant, Tenant { name: name.to_owned(), ..row }));
+/// Changes what an admin may change of the tenant.
+pub(super) fn change(context: &mut Context<'_>, patch: &OwnTenantPatch) -> Decided<Reply> {
+    let (row, patch) = (existing(context)?, patch.clone());
+    let too_many = Rejection::too_many("webhook hosts", WEBHOOK_HOSTS_MAX);
+    let hosts = patch.webhook_hosts.as_ref().map_or(0, Vec::len);
+    reject_if(hosts > WEBHOOK_HOSTS_MAX, too_many)?;
+    let changed = Tenant {
+        name: patch.name.unwrap_or_else(|| row.name.clone()),
+        webhook_hosts: patch.webhook_hosts.unwrap_or_else(|| row.webhook_hosts.clone()),
+        guards_locked: patch.guards_locked.unwrap_or(row.guards_locked),
+        ..row.clone()
+    };
+    if changed != row {
+        context.push(Change::TenantPut(context.tenant, changed));
+    }
     Ok(Reply::Done)
 }
 

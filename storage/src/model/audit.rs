@@ -56,6 +56,8 @@ named_enum! {
         RetentionChange = "retention.change",
         /// Rules of retention deleted memories.
         RetentionDelete = "retention.delete",
+        /// The text, the lock or the namespace of a memory was changed.
+        MemoryChange = "memory.change",
         /// A memory was deleted.
         MemoryDelete = "memory.delete",
         /// Several memories were deleted.
@@ -112,6 +114,7 @@ impl AuditAction {
             | Self::MemoryImport
             | Self::RetentionDelete
             | Self::EdgeDelete
+            | Self::MemoryChange
             | Self::MemoryDelete
             | Self::MemoryDeleteBulk
             | Self::MemoryChangeBulk

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::details::Details;
 use crate::model::heat::Anchor;
-use crate::model::id::{MemoryId, Timestamp};
+use crate::model::id::{KeyId, MemoryId, Timestamp};
 use crate::model::origin::Origin;
 use crate::model::term::WordHash;
 
@@ -114,6 +114,10 @@ pub struct Memory {
     pub echo_of: Option<MemoryId>,
     /// Where it comes from.
     pub origin: Origin,
+    /// Who changed its text, its lock or its namespace last.
+    pub changed_by: Option<Editor>,
+    /// The key that locked it.
+    pub locked_by: Option<KeyId>,
     /// The memories that it was folded from.
     pub folded_from: Vec<MemoryId>,
     /// Tags and metadata. The text row has none: they are in [`MemoryState`].
@@ -137,7 +141,18 @@ pub struct MemoryState {
     pub archived_at: Option<Timestamp>,
     pub superseded_by: Option<MemoryId>,
     pub echo_of: Option<MemoryId>,
+    pub changed_by: Option<Editor>,
+    pub locked_by: Option<KeyId>,
     pub details: Option<Box<Details>>,
+}
+
+/// A key that has changed a memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Editor {
+    /// The key.
+    pub key: KeyId,
+    /// The name that it had: the agent.
+    pub agent: String,
 }
 
 impl Memory {
@@ -153,6 +168,8 @@ impl Memory {
             archived_at: self.archived_at,
             superseded_by: self.superseded_by,
             echo_of: self.echo_of,
+            changed_by: self.changed_by.clone(),
+            locked_by: self.locked_by,
             details: self.details.clone(),
         }
     }
@@ -170,6 +187,8 @@ impl Memory {
             archived_at: state.archived_at,
             superseded_by: state.superseded_by,
             echo_of: state.echo_of,
+            changed_by: state.changed_by.clone(),
+            locked_by: state.locked_by,
             details: state.details.clone(),
             ..self
         }
@@ -221,6 +240,8 @@ impl Memory {
             superseded_by: None,
             echo_of: None,
             origin: Origin::default(),
+            changed_by: None,
+            locked_by: None,
             folded_from: Vec::new(),
             details: None,
         }

@@ -34,7 +34,16 @@ pub struct Tenant {
     pub thermo: Box<Thermo>,
     /// Its rules of retention, in order.
     pub retention: Vec<RetentionRule>,
+    /// Hosts to which agents may direct webhooks through the Model Context Protocol.
+    pub webhook_hosts: Vec<String>,
+    /// Whether only the key that has locked a memory, or an admin, rewrites or unlocks it.
+    pub guards_locked: bool,
 }
+
+/// Longest of `webhook_hosts`, in bytes.
+pub const HOST_BYTES_MAX: usize = 253;
+/// Most `webhook_hosts`.
+pub const WEBHOOK_HOSTS_MAX: usize = 100;
 
 impl Tenant {
     /// A limit of the tenant: its own, or that of its tier. `None` is unlimited.
@@ -55,6 +64,8 @@ impl Default for Tenant {
             limits: OwnLimits::new(),
             thermo: Box::default(),
             retention: Vec::new(),
+            webhook_hosts: Vec::new(),
+            guards_locked: false,
         }
     }
 }
