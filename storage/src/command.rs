@@ -201,6 +201,8 @@ pub enum Action {
         name: String,
         /// Its limits; `None` deletes it.
         limits: Option<Limits>,
+        /// Whether it becomes the default tier.
+        becomes_default: bool,
     },
     /// Record an operation on the cluster in the audit log: what was done to what, with named
     /// values.
@@ -241,8 +243,8 @@ pub enum Action {
 pub struct NewTenant {
     /// Its name.
     pub name: String,
-    /// Name of its tier.
-    pub tier: String,
+    /// Name of its tier; `None` is the default one.
+    pub tier: Option<String>,
     /// Limits of its own.
     pub limits: OwnLimits,
 }

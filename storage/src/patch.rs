@@ -78,6 +78,17 @@ pub struct TriggerPatch {
     pub reset_count: bool,
 }
 
+/// Changes of a tenant by its own admin; `None` leaves a field as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnTenantPatch {
+    /// Its name.
+    pub name: Option<String>,
+    /// Hosts to which agents may direct webhooks through the Model Context Protocol.
+    pub webhook_hosts: Option<Vec<String>>,
+    /// Whether only the key that has locked a memory, or an admin, rewrites or unlocks it.
+    pub guards_locked: Option<bool>,
+}
+
 /// Changes of a tenant; `None` leaves a field as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantPatch {

@@ -103,7 +103,8 @@ fn acts_are_recorded_with_their_effect() {
 #[test]
 fn operators_acts_are_in_both_chains() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
-    let tenant = NewTenant { name: "b".into(), tier: "free".into(), limits: Default::default() };
+    let tenant =
+        NewTenant { name: "b".into(), tier: Some("free".into()), limits: Default::default() };
     let (key_id, key) = (AGENT, api_key("admin", Role::Admin));
     let other = TenantId(2);
     let limits = Some([(storage::model::limits::Limit::Memories, Some(9))].into());

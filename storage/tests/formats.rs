@@ -105,9 +105,10 @@ fn memory_bytes_are_fixed() {
     let details =
         Details { tags: vec!["t".into()], metadata: vec![("a".into(), "1".into())] }.some();
     let state = Memory { archived_at: Some(Timestamp(400)), details, ..memory.clone() }.state();
-    let bytes = "0102616204016e020100010000003f01016b02fb58020000 01o01k01016101016200 01o";
+    let bytes =
+        "0102616204016e020100010000003f01016b02fb58020000 01o01k01016101016200 01k016501k01o";
     assert_row(memory, bytes, |row| Change::MemoryPut(TENANT, MEMORY, row), "0301m");
-    let bytes = "01020100010000003ffb580201fb20030001o 01010174 0101610131";
+    let bytes = "01020100010000003ffb580201fb20030001o 01k016501k 01010174 0101610131";
     assert_row(state, bytes, |row| Change::MemoryStatePut(TENANT, MEMORY, row), "2601m");
 }
 
@@ -294,16 +295,12 @@ fn configuration_bytes_are_fixed() {
             after_days: 30,
         }],
     };
-    let bytes = format!("0201740201016602 01010a 0200{thermo}0101016e0104011e");
+    let bytes = format!("0201740201016602 01010a 0200{thermo}0101016e0104011e 01016801");
     assert_row(tenant, &bytes.replace(' ', ""), |row| Change::TenantPut(TENANT, row), "0101");
-    let tier = Tier { name: "f".into(), limits: [(Limit::Edges, 300)].into() };
+    let limits = [(Limit::Edges, 300)].into();
+    let tier = Tier { name: "f".into(), limits, is_default: true };
     let tenancy = Tenancy { last: TenantId(2), tiers: vec![tier] };
-    assert_row(
-        tenancy,
-        "0102010166 0106fb2c01".replace(' ', "").as_str(),
-        Change::TenancyPut,
-        "1c",
-    );
+    assert_row(tenancy, "01020101660106fb2c0101", Change::TenancyPut, "1c");
     assert_change(Change::TenantRemoved(TenantId(2)), "1d02");
     let tick = Tick {
         number: 2,

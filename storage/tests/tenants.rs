@@ -123,7 +123,10 @@ fn limits_of_keys_triggers_and_edges_hold() {
 #[test]
 fn tier_of_a_new_tenant_is_not_deleted() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
-    let tier = |limits| Command::background(Action::PutTier { name: "small".into(), limits });
+    let tier = |limits| {
+        let (name, becomes_default) = ("small".into(), false);
+        Command::background(Action::PutTier { name, limits, becomes_default })
+    };
     let create = create_tenant("other", "small", KeyId([7; 8]));
     let decisions = engine.submit(1, &[tier(Some(Limits::new())), create, tier(None)]);
     assert!(decisions[1].is_ok() && decisions[2].is_err(), "{decisions:?}");
@@ -203,7 +206,7 @@ fn tiers_limit_their_tenants() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     let tier = |name: &str, max: Option<u64>| {
         let limits = max.map(|max| [(Limit::Memories, max)].into());
-        Command::background(Action::PutTier { name: name.into(), limits })
+        Command::background(Action::PutTier { name: name.into(), limits, becomes_default: false })
     };
     let decisions = engine.submit(1, &[create_tenant("other", "small", KeyId([7; 8]))]);
     assert_eq!(decisions[0], Err(Rejection::NoSuch("tier".into())));

@@ -206,3 +206,62 @@ async fn wrong_keys_do_not_delay_a_right_one() {
     }
     assert_eq!(cluster.metric("hearth_failed_authentications_total").await, 60.0);
 }
+
+/// By creating or rotating keys, a key with an end would live for ever.
+#[tokio::test]
+async fn ending_key_makes_none_that_outlives_it() {
+    let cluster = options().start();
+    let admin = json!({"name": "temporary", "role": "admin", "expires_in_seconds": 3_600});
+    let admin = create_key(&cluster, admin).await;
+    let create = |seconds: Option<u64>| {
+        let body = json!({"name": "next", "role": "admin", "expires_in_seconds": seconds});
+        cluster.request_as(&admin, Method::POST, "/keys").json(&body).send()
+    };
+    create(None).await.assert_error(409, "wrong_state");
+    create(Some(7_200)).await.assert_error(409, "wrong_state");
+    create(Some(600)).await.ok();
+    let rotate = |id: &Value| {
+        let path = format!("/keys/{}/rotate", string(id));
+        cluster.request_as(&admin, Method::POST, &path).json(&json!({})).send()
+    };
+    let lasting = create_key(&cluster, json!({"name": "lasting"})).await;
+    rotate(&lasting["id"]).await.assert_error(409, "wrong_state");
+    let rotated = rotate(&admin["id"]).await.ok();
+    assert_eq!(rotated["expires_at"], admin["expires_at"]);
+}
+
+/// The namespace of the body, of the header, of the key, the only one of the key, `default`.
+#[tokio::test]
+async fn key_of_one_namespace_stores_without_naming_it() {
+    let cluster = options().start();
+    let bound = create_key(&cluster, json!({"name": "bound", "namespaces": ["home"]})).await;
+    let own = json!({"name": "own", "namespace": "desk", "namespaces": ["home", "desk"]});
+    let own = create_key(&cluster, own).await;
+    let free = create_key(&cluster, json!({"name": "free"})).await;
+    let namespace = async |key: &Value, body: Value| {
+        string(&store(&cluster, key, &body).send().await.ok()["namespace"]).to_owned()
+    };
+    assert_eq!(namespace(&bound, labelled("one")).await, "home");
+    assert_eq!(namespace(&own, labelled("two")).await, "desk");
+    assert_eq!(namespace(&own, json!({"label": "three", "namespace": "home"})).await, "home");
+    assert_eq!(namespace(&free, labelled("four")).await, "default");
+    let with_header = store(&cluster, &own, &labelled("five")).header("X-Namespace", "home");
+    assert_eq!(with_header.send().await.ok()["namespace"], "home");
+    let batch = json!({"nodes": [labelled("six")]});
+    let batch = cluster.request_as(&bound, Method::POST, "/agent/nodes/batch").json(&batch);
+    batch.send().await.ok();
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params":
+        {"name": "sulcus_remember", "arguments": {"content": "seven"}}});
+    let call = cluster.client.post(format!("{}/mcp", cluster.url())).json(&call);
+    let stored = Request(call.bearer_auth(string(&bound["key"]))).send().await.ok();
+    let memory = &stored["result"]["structuredContent"]["memory"];
+    assert_eq!(memory["namespace"], "home", "{stored}");
+    let verify = cluster.request_as(&own, Method::GET, "/auth/verify").send().await.ok();
+    assert_fields(
+        &verify,
+        json!({"key_id": own["id"], "role": "agent", "namespace": "desk",
+        "default_namespace": "desk", "namespaces": ["home", "desk"], "expires_at": null}),
+    );
+    let verify = cluster.request_as(&bound, Method::GET, "/auth/verify").send().await.ok();
+    assert_eq!(verify["default_namespace"], "home");
+}

@@ -118,3 +118,19 @@ async fn only_what_answers_is_recalled() {
         assert_eq!(get(&cluster, id(hit)).await["recall_count"], 0, "{hit}");
     }
 }
+
+#[tokio::test]
+async fn searches_of_readers_warm_nothing() {
+    let cluster = options().start();
+    let trigger = json!({"event": "on_recall", "action": "tag", "action_config": {"tag": "read"}});
+    create_trigger(&cluster, &trigger).await;
+    let id = cluster.store(&labelled("The user drinks tea")).await;
+    let reader = cluster.post("/keys", &json!({"name": "reader", "role": "reader"})).await;
+    for _ in 0..5 {
+        let search = cluster.request_as(&reader, Method::POST, "/agent/search");
+        let found = search.json(&json!({"query": "user drinks tea"})).send().await.ok();
+        assert_eq!(array(&found).len(), 1);
+    }
+    search(&cluster, "user drinks tea").await;
+    recalled(&cluster, &id, 1).await;
+}

@@ -126,7 +126,9 @@ async fn operator_runs_tenants_from_the_command_line() {
     let (is_deleted, reason) = tenant(&["tier", "small", "--delete"]).await;
     assert!(!is_deleted && reason.contains("tenants have this tier"), "{reason}");
     let (_, tiers) = tenant(&["tiers"]).await;
-    assert!(tiers.contains("small: memories 1") && tiers.contains("enterprise: unlimited"));
+    assert!(
+        tiers.contains("small: memories 1") && tiers.contains("enterprise (default): unlimited")
+    );
     let (is_deleted, reason) = tenant(&["delete", "2", "--name", "team a"]).await;
     assert!(!is_deleted && reason.contains("suspend the tenant first"), "{reason}");
     assert!(tenant(&["suspend", "2"]).await.1.contains("suspended"));
@@ -138,4 +140,21 @@ async fn operator_runs_tenants_from_the_command_line() {
     assert!(!is_known && reason.contains("does not exist"), "{reason}");
     let (is_valid, reason) = tenant(&["create", "x", "--limit", "memory=1"]).await;
     assert!(!is_valid && reason.contains("must be one of requests_per_minute"), "{reason}");
+}
+
+#[tokio::test]
+async fn new_tenants_get_the_default_tier() {
+    let cluster = options().start();
+    let tier = async |body: Value| create_tenant(&cluster, body).await["tier"].clone();
+    assert_eq!(tier(json!({"name": "one"})).await, "enterprise");
+    let limits = json!({"limits": {"memories": 7}, "default": true});
+    let put = cluster.ops_request(Method::PUT, "/cluster/tiers/small").json(&limits);
+    assert_eq!(put.send().await.ok()["default"], true);
+    assert_eq!(tier(json!({"name": "two"})).await, "small");
+    assert_eq!(tier(json!({"name": "three", "tier": "enterprise"})).await, "enterprise");
+    let tiers = cluster.ops_request(Method::GET, "/cluster/tiers").send().await.ok();
+    let defaults = array(&tiers["tiers"]).iter().filter(|tier| tier["default"] == true);
+    assert_eq!(defaults.map(|tier| string(&tier["name"])).collect::<Vec<_>>(), ["small"]);
+    let delete = cluster.ops_request(Method::DELETE, "/cluster/tiers/small").send().await;
+    delete.assert_error(409, "wrong_state");
 }

@@ -23,7 +23,12 @@ impl Call {
         self.home.filter(&self.session, namespace)
     }
 
-    /// Where memories are stored by default.
+    /// Where memories are stored that name no namespace.
+    pub(super) fn store_namespace(&self) -> String {
+        self.session.store_namespace(self.home.namespace())
+    }
+
+    /// The namespace whose memories searches boost.
     pub(super) fn home(&self) -> Option<String> {
         self.home.namespace().or(self.session.caller.namespace.clone())
     }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use storage::model::id::MemoryId;
-use storage::model::memory::NAMESPACE_DEFAULT;
 use storage::model::score::rounded;
 use storage::model::tenant::Role;
 use storage::model::trigger::TriggerActionKind;
@@ -167,7 +166,7 @@ pub(super) async fn status(call: Call, _: Nothing) -> ApiResult<StatusView> {
         memory_types: type_counts(all),
         agent: caller.name.clone(),
         role: OneOf(caller.role),
-        namespace: call.home().unwrap_or_else(|| NAMESPACE_DEFAULT.to_owned()),
+        namespace: call.store_namespace(),
         version: VERSION,
     })
 }

@@ -8,7 +8,7 @@ use storage::model::details::{Details, MetadataEntry};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::id::MemoryId;
 use storage::model::knowledge_graph::{ENTITY, OBSERVATION, Part, RELATION, TAG, id_of, tag_of};
-use storage::model::memory::{MemoryRecord, NAMESPACE_DEFAULT};
+use storage::model::memory::MemoryRecord;
 use storage::{BulkFilter, TEXT_BYTES_MAX, TierFilter};
 
 use crate::current;
@@ -57,7 +57,7 @@ impl Graph {
             ..memories::NewMemory::default()
         };
         let origin = self.call.origin.of_tool(&self.call.session.caller, self.tool);
-        let new = new.into_memory(Some(&self.namespace), origin)?;
+        let new = new.into_memory(&self.namespace, origin)?;
         let entry = |(name, text): (&str, String)| {
             (name.to_owned(), serde_json::Value::from(text).to_string())
         };

@@ -9,7 +9,7 @@ use storage::ImportedMemory;
 use storage::model::edge::{Edge, SUPERSEDED_MAX};
 use storage::model::heat::{Anchor, STABILITY_MAX};
 use storage::model::id::Timestamp;
-use storage::model::memory::{DecayClass, Memory, MemoryType, NAMESPACE_DEFAULT};
+use storage::model::memory::{DecayClass, Memory, MemoryType};
 use storage::model::origin::Origin;
 use storage::model::trigger::Firings;
 use storage::model::vector::{ModelId, Vector};
@@ -176,8 +176,13 @@ fn instant(time: Option<TimeText>) -> Option<Timestamp> {
 
 impl MemoryLine {
     /// The memory, with the vector of the line if it is of `model`, else without one. Times that are
-    /// absent are `now`.
-    pub(crate) fn into_memory(self, now: Timestamp, model: ModelId) -> ApiResult<ImportedMemory> {
+    /// absent are `now`, and an absent namespace is `home`.
+    pub(crate) fn into_memory(
+        self,
+        now: Timestamp,
+        model: ModelId,
+        home: &str,
+    ) -> ApiResult<ImportedMemory> {
         let created_at = instant(self.created_at).unwrap_or(now).min(now);
         let origin = self.origin.map_or_else(Origin::default, |origin| Origin {
             key: origin.key_id.map(|id| id.0),
@@ -190,7 +195,7 @@ impl MemoryLine {
             memory_type: self.memory_type.map_or(MemoryType::Episodic, |it| it.0),
             namespace: match self.namespace {
                 Some(name) => concrete(name.0)?,
-                None => NAMESPACE_DEFAULT.to_owned(),
+                None => home.to_owned(),
             },
             decay_class: self.decay_class.map_or(DecayClass::Normal, |it| it.0),
             is_pinned: self.is_pinned.unwrap_or(false),

@@ -4,7 +4,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use storage::model::details::Details;
 use storage::model::id::MemoryId;
-use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_BYTES_MAX, NAMESPACE_DEFAULT};
+use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_BYTES_MAX};
 use storage::model::origin::Origin;
 use storage::model::vector::Vector;
 use storage::{BulkFilter, CREATE_MAX, MemoryPatch, Order, Sort, TierFilter};
@@ -74,16 +74,12 @@ fn id_or_empty<'de, D: Deserializer<'de>>(
 }
 
 impl NewMemory {
-    /// The memory to create, without its vector; `header` is the namespace of the request's header.
-    pub(crate) fn into_memory(
-        self,
-        header: Option<&str>,
-        origin: Origin,
-    ) -> ApiResult<storage::NewMemory> {
+    /// The memory to create, without its vector; in the namespace `home` if it names none.
+    pub(crate) fn into_memory(self, home: &str, origin: Origin) -> ApiResult<storage::NewMemory> {
         let label = label(self.pointer_summary, self.label, self.content)?;
         let namespace = match non_empty(self.namespace) {
             Some(name) => concrete(name)?,
-            None => concrete(header.unwrap_or(NAMESPACE_DEFAULT).to_owned())?,
+            None => concrete(home.to_owned())?,
         };
         let heat = self.initial_heat.or(self.heat);
         Ok(storage::NewMemory {

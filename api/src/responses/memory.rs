@@ -139,6 +139,21 @@ pub(crate) struct OriginView {
     tool: Nullable<String>,
 }
 
+/// A key that changed a memory.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Editor)]
+pub(crate) struct EditorView {
+    key_id: KeyIdText,
+    /// The name that the key had.
+    agent: String,
+}
+
+impl From<&Editor> for EditorView {
+    fn from(editor: &Editor) -> Self {
+        Self { key_id: Id(editor.key), agent: editor.agent.clone() }
+    }
+}
+
 impl From<&Origin> for OriginView {
     fn from(origin: &Origin) -> Self {
         Self {

@@ -76,7 +76,7 @@ pub(crate) async fn memory_create_batch(
     let (home, origin) = (home.namespace(), origin.of(&session.caller));
     let nodes = write.body.nodes.0.into_iter().enumerate();
     let new = nodes.map(|(at, node)| {
-        let new = node.0.into_memory(home.as_deref(), origin.clone());
+        let new = node.0.into_memory(&home, origin.clone());
         new.map_err(|error| error.within(&format!("nodes[{at}]")))
     });
     let new = new.collect::<ApiResult<Vec<_>>>()?;

@@ -30,8 +30,18 @@ pub(crate) struct Identity {
     plan_tier: String,
     /// Name of the key.
     agent_label: String,
+    /// Id of the key.
+    key_id: KeyIdText,
     role: RoleWord,
+    /// Its own namespace, which its searches boost.
     namespace: Nullable<String>,
+    /// Where it stores memories that name no namespace.
+    default_namespace: String,
+    /// The only namespaces that it may use; empty is all.
+    namespaces: Vec<String>,
+    /// When it ends; null is never.
+    #[schema(required)]
+    expires_at: Option<Time>,
     limits: TenantLimits,
     features: [&'static str; FEATURES.len()],
 }
@@ -75,14 +85,19 @@ pub(crate) async fn auth_verify(
 ) -> ApiResponse<Identity> {
     let tenant = session.tenant().await?;
     let [max_nodes, max_agents] = [Limit::Memories, Limit::Keys].map(|limit| session.limit(limit));
+    let (default_namespace, expires_at) = (session.store_namespace(None), session.key_end().await?);
     let caller = session.caller;
     let body = Identity {
         authenticated: true,
         tenant_id: caller.tenant.0.to_string(),
         plan_tier: tenant.tier,
         agent_label: caller.name,
+        key_id: Id(caller.key),
         role: OneOf(caller.role),
         namespace: caller.namespace,
+        default_namespace,
+        namespaces: caller.access.bound_to().to_vec(),
+        expires_at: expires_at.map(Time),
         limits: TenantLimits {
             ops_per_month: None,
             max_nodes,

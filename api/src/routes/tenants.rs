@@ -9,7 +9,7 @@ use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use storage::model::id::TenantId;
-use storage::model::limits::{DEFAULT_TIER, Limit, OwnLimits, TIER_NAME_BYTES_MAX, Tier};
+use storage::model::limits::{Limit, OwnLimits, TIER_NAME_BYTES_MAX, Tier};
 use storage::model::tenant::{TENANT_NAME_BYTES_MAX, TenantState};
 use storage::{NewTenant, TenantPatch};
 
@@ -74,6 +74,9 @@ struct Confirmation {
 #[derive(Debug, Deserialize)]
 struct TierLimits {
     limits: LimitValues,
+    /// Whether new tenants that name no tier get this one.
+    #[serde(default)]
+    default: bool,
 }
 
 /// A limit, and what is used of it.
@@ -132,6 +135,8 @@ struct DeletedTenantView {
 #[derive(Serialize)]
 struct TierView {
     name: String,
+    /// Whether new tenants that name no tier get it.
+    default: bool,
     /// What it does not name is unlimited.
     limits: BTreeMap<&'static str, u64>,
 }
@@ -169,7 +174,7 @@ async fn tenant_create(
     operator: Operator,
     ValidJson(request): ValidJson<TenantRequest>,
 ) -> ApiResult<(StatusCode, Json<CreatedTenantView>)> {
-    let tier = request.tier.map_or_else(|| DEFAULT_TIER.to_owned(), |tier| tier.0);
+    let tier = request.tier.map(|tier| tier.0);
     let new = NewTenant { name: request.name.0, tier, limits: own_limits(request.limits) };
     let (tenant, key) = operator.service.create_tenant(new).await?;
     record(&operator, "tenant created", tenant.id);
@@ -239,13 +244,13 @@ async fn tier_put(
     }
     let limits = own_limits(request.limits).into_iter();
     let limits = limits.filter_map(|(limit, max)| Some((limit, max?))).collect();
-    let tier = operator.service.put_tier(name, Some(limits)).await?;
+    let tier = operator.service.put_tier(name, Some(limits), request.default).await?;
     tracing::info!(tier = tier.name, source = ?operator.source, "tier changed");
     Ok(Json(tier.into()))
 }
 
 async fn tier_delete(operator: Operator, Path(name): Path<String>) -> ApiResult<Json<TierView>> {
-    let tier = operator.service.put_tier(name, None).await?;
+    let tier = operator.service.put_tier(name, None, false).await?;
     tracing::info!(tier = tier.name, source = ?operator.source, "tier deleted");
     Ok(Json(tier.into()))
 }
@@ -279,6 +284,6 @@ impl From<TenantSummary> for TenantView {
 impl From<Tier> for TierView {
     fn from(tier: Tier) -> Self {
         let limits = tier.limits.into_iter().map(|(limit, max)| (limit.name(), max));
-        Self { name: tier.name, limits: limits.collect() }
+        Self { name: tier.name, default: tier.is_default, limits: limits.collect() }
     }
 }

@@ -226,7 +226,7 @@ pub(crate) async fn import_post(
         let parsed = match JsonBody(body.slice_ref(line)).parse::<ImportLine>() {
             Ok(ImportLine::HearthExport(_) | ImportLine::End(_)) => Ok(()),
             Ok(ImportLine::Memory(line)) => {
-                line.into_memory(now, model).map(|memory| memories.push(number, memory))
+                line.into_memory(now, model, &home).map(|memory| memories.push(number, memory))
             }
             Ok(ImportLine::Edge(line)) => {
                 edges.push(number, EdgeLine::into_edge(line, now));

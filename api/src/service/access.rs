@@ -6,9 +6,11 @@ use raft::SubmitError;
 use storage::model::access::{Access, Rules};
 use storage::model::api_key::{ApiKey, KeyText, NewApiKey};
 use storage::model::id::{KeyId, Timestamp};
+use storage::model::memory::NAMESPACE_DEFAULT;
 use storage::model::trigger::Trigger;
 use storage::{Action, Filter, Rejection, View};
 
+use crate::current;
 use crate::random::random_bytes;
 use crate::rates::RateStatus;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
@@ -56,6 +58,15 @@ impl Session {
         Ok(namespace)
     }
 
+    /// Where a memory is stored that names no namespace: that of the request's header, else the key's
+    /// own, else the only one that it may use.
+    pub(crate) fn store_namespace(&self, header: Option<String>) -> String {
+        let own = || self.caller.namespace.clone();
+        let only = || self.caller.access.only().map(str::to_owned);
+        let named = header.or_else(own).or_else(only);
+        named.unwrap_or_else(|| NAMESPACE_DEFAULT.to_owned())
+    }
+
     /// The memories that a read may return: see [`Self::read_namespace`].
     pub(crate) fn filter(&self, named: Option<String>, home: Option<String>) -> ApiResult<Filter> {
         let (namespace, access) = (self.read_namespace(named, home)?, self.caller.access.clone());
@@ -69,6 +80,12 @@ impl Session {
         }
         let message = "this covers all namespaces, and some are closed to this key";
         Err(ApiError::new(ErrorKind::Forbidden, "namespace_forbidden", message))
+    }
+
+    /// When the key of the caller ends, if it does.
+    pub(crate) async fn key_end(&self) -> ApiResult<Option<Timestamp>> {
+        let key = self.read(|reader, caller| reader.api_key(caller.tenant, caller.key)).await?;
+        Ok(key.and_then(|key| key.expires_at))
     }
 
     /// How fresh the state of this node is.

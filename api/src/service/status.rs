@@ -10,6 +10,7 @@ use storage::model::access::Caller;
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
 use storage::model::score::Factors;
+use storage::model::tenant::Role;
 use storage::model::thermo::Reinforcement;
 use storage::{Hit, View};
 
@@ -78,12 +79,17 @@ impl Service {
         &self.recalls
     }
 
-    /// Counts a search and what it returned, best first. Without words it recalls nothing.
+    /// Counts a search and what it returned, best first. Without words it recalls nothing. That of a
+    /// reader, which changes nothing, recalls nothing and fires nothing.
     pub(crate) fn count_search(&self, caller: &Caller, returned: &[Hit], has_words: bool) {
         let reinforcement = self.reader.thermo(caller.tenant).reinforcement;
-        let recalled = if has_words { recalled(returned, &reinforcement) } else { Vec::new() };
+        let warms = has_words && caller.role > Role::Reader;
+        let recalled = if warms { recalled(returned, &reinforcement) } else { Vec::new() };
         let of_caller = (caller.tenant, caller.key);
         self.recalls.count(of_caller, !returned.is_empty(), &recalled);
+        if caller.role == Role::Reader {
+            return;
+        }
         // Most results are of the same few namespaces and types.
         let mut owners = BTreeMap::new();
         let results =

@@ -117,8 +117,14 @@ impl Service {
     }
 
     /// Creates or replaces a tier; without limits, deletes it.
-    pub(crate) async fn put_tier(&self, name: String, limits: Option<Limits>) -> ApiResult<Tier> {
-        match self.submit_for_operator(Action::PutTier { name, limits }).await? {
+    pub(crate) async fn put_tier(
+        &self,
+        name: String,
+        limits: Option<Limits>,
+        becomes_default: bool,
+    ) -> ApiResult<Tier> {
+        let put = Action::PutTier { name, limits, becomes_default };
+        match self.submit_for_operator(put).await? {
             Reply::Tier(tier) => Ok(tier),
             _ => Err(ApiError::internal()),
         }

@@ -92,6 +92,9 @@ enum Command {
         /// Delete the tier: no tenant may have it
         #[arg(long)]
         delete: bool,
+        /// Give it to new tenants that name no tier
+        #[arg(long, conflicts_with = "delete")]
+        default: bool,
     },
 }
 
@@ -156,11 +159,14 @@ impl Tenant {
             }
             Command::Delete { id, name } => delete(&operator, id, &name).await?,
             Command::Tiers => println!("{}", tiers(&get(&operator, "/cluster/tiers").await?)),
-            Command::Tier { name, limits, delete, .. } => {
+            Command::Tier { name, limits, delete, default, .. } => {
                 let path = format!("/cluster/tiers/{}", percent_encoded(&name));
                 let (method, body) = match delete {
                     true => (Method::DELETE, None),
-                    false => (Method::PUT, Some(json!({"limits": limits.into_json()}))),
+                    false => {
+                        let body = json!({"limits": limits.into_json(), "default": default});
+                        (Method::PUT, Some(body))
+                    }
                 };
                 let tier = operator.request(method, &path, body).await?;
                 println!("{}{}", if delete { "Deleted: " } else { "" }, tier_text(&tier));
@@ -255,7 +261,8 @@ fn tier_text(tier: &Value) -> String {
     let limits = tier["limits"].as_object().into_iter().flatten();
     let limits: Vec<_> = limits.map(|(name, max)| format!("{name} {max}")).collect();
     let limits = if limits.is_empty() { "unlimited".to_owned() } else { limits.join(", ") };
-    format!("{}: {limits}", text(&tier["name"]))
+    let default = if tier["default"] == true { " (default)" } else { "" };
+    format!("{}{default}: {limits}", text(&tier["name"]))
 }
 
 fn number(max: &Value) -> String {

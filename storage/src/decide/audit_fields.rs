@@ -161,7 +161,8 @@ fn of_tier(draft: &Draft, name: &str) -> Result<Fields> {
     let Some(tier) = tenancy.tier(name) else { return Ok(Fields::new()) };
     let limits = tier.limits.iter();
     let limits = limits.map(|(limit, max)| (limit.name().to_owned(), max.to_string()));
-    Ok(limits.chain([("name".to_owned(), tier.name.clone())]).collect())
+    let default = tier.is_default.then(|| ("default".to_owned(), true.to_string()));
+    Ok(limits.chain([("name".to_owned(), tier.name.clone())]).chain(default).collect())
 }
 
 fn of_key(draft: &Draft, tenant: TenantId, id: KeyId) -> Result<Fields> {

@@ -31,11 +31,17 @@ pub(super) fn create(context: &mut Context<'_>, id: KeyId, new: &NewApiKey) -> D
     let of_operator = usize::from(context.actor.is_none());
     reject_if(keys.len() >= max + of_operator, Rejection::too_many("keys", max))?;
     let key = new.clone().row(now);
+    if let Some(end) = end_of_actor(context)? {
+        let outlives = key.expires_at.is_none_or(|at| at > end);
+        reject_if(outlives, wrong_state("the new key would outlive yours: give it an end before"))?;
+    }
     context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
     Ok(Reply::ApiKey(id, key))
 }
 
-/// Gives a key another text. The present one stays valid for a while. The one before it ends.
+/// Gives a key another text. The present one stays valid for a while. The one before it ends. The
+/// acting key learns the text, so a key with an end does not prolong itself, and rotates none that
+/// outlives it.
 pub(super) fn rotate(
     context: &mut Context<'_>,
     id: KeyId,
@@ -49,7 +55,13 @@ pub(super) fn rotate(
         !key.is_valid_at(context.now()),
         wrong_state("the key has ended: create another one"),
     )?;
-    let key = key.rotated(hash, overlap_seconds, context.now());
+    let mut key = key.rotated(hash, overlap_seconds, context.now());
+    if let Some(end) = end_of_actor(context)? {
+        let is_own = context.actor == Some(id);
+        let outlives = !is_own && key.expires_at.is_none_or(|at| at > end);
+        reject_if(outlives, wrong_state("the rotated key would outlive yours"))?;
+        key.expires_at = key.expires_at.map(|at| at.min(end));
+    }
     context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
     Ok(Reply::ApiKey(id, key))
 }
@@ -86,6 +98,12 @@ pub(super) fn set_namespace(
 fn existing(context: &Context<'_>, id: KeyId) -> Decided<ApiKey> {
     let key: Option<ApiKey> = context.draft.record(&Key::ApiKey(context.tenant, id))?;
     Ok(key.ok_or_else(|| Rejection::no_such("key"))?)
+}
+
+/// When the acting key ends, if it does.
+fn end_of_actor(context: &Context<'_>) -> Decided<Option<Timestamp>> {
+    let Some(actor) = context.actor else { return Ok(None) };
+    Ok(existing(context, actor)?.expires_at)
 }
 
 fn stays_admin(key: &ApiKey) -> bool {

@@ -135,7 +135,9 @@ fn act(draft: &mut Draft, command: &Command) -> Decided<Reply> {
         (Action::UpdateTenant(id, patch), _) => tenants::update(draft, *id, patch),
         (Action::DeleteTenant(id, name), _) => tenants::delete(draft, *id, name),
         (Action::RecordOperation(..), _) => Ok(Reply::Done),
-        (Action::PutTier { name, limits }, _) => tenants::put_tier(draft, name, limits.as_ref()),
+        (Action::PutTier { name, limits, becomes_default }, _) => {
+            tenants::put_tier(draft, name, limits.as_ref(), *becomes_default)
+        }
         (action, Some(tenant)) => {
             let mut context = Context { draft, tenant, actor: command.actor };
             act_for_tenant(&mut context, action)

@@ -26,10 +26,12 @@ pub(super) fn create(
     let full = Rejection::WrongState(format!("a cluster has {TENANTS_MAX} tenants at most"));
     reject_if(tenants(draft).len() >= TENANTS_MAX, full)?;
     let mut tenancy = draft.tenancy()?;
-    check_tier(&tenancy, &new.tier)?;
+    let default = || tenancy.default_tier().map(|tier| tier.name.clone());
+    let tier = new.tier.clone().or_else(default).ok_or_else(|| Rejection::no_such("tier"))?;
+    check_tier(&tenancy, &tier)?;
     tenancy.last = TenantId(tenancy.last.0 + 1);
     let id = tenancy.last;
-    let NewTenant { name, tier, limits } = new.clone();
+    let NewTenant { name, limits, .. } = new.clone();
     let row = Tenant { name, tier, limits, created_at: draft.now, ..Tenant::default() };
     draft.push(Change::TenancyPut(tenancy));
     draft.push(Change::TenantPut(id, row.clone()));
@@ -72,10 +74,15 @@ pub(super) fn delete(draft: &mut Draft, id: TenantId, name: &str) -> Decided<Rep
 }
 
 /// Creates or replaces a tier; without limits, deletes it.
-pub(super) fn put_tier(draft: &mut Draft, name: &str, limits: Option<&Limits>) -> Decided<Reply> {
+pub(super) fn put_tier(
+    draft: &mut Draft,
+    name: &str,
+    limits: Option<&Limits>,
+    becomes_default: bool,
+) -> Decided<Reply> {
     let mut tenancy = draft.tenancy()?;
     let at = tenancy.tiers.iter().position(|tier| tier.name == name);
-    let tier = match (at, limits) {
+    let mut tier = match (at, limits) {
         (Some(at), Some(limits)) => {
             tenancy.tiers[at].limits.clone_from(limits);
             tenancy.tiers[at].clone()
@@ -83,7 +90,8 @@ pub(super) fn put_tier(draft: &mut Draft, name: &str, limits: Option<&Limits>) -
         (None, Some(limits)) => {
             let full = Rejection::WrongState(format!("a cluster has {TIERS_MAX} tiers at most"));
             reject_if(tenancy.tiers.len() >= TIERS_MAX, full)?;
-            let tier = Tier { name: name.to_owned(), limits: limits.clone() };
+            let (name, limits) = (name.to_owned(), limits.clone());
+            let tier = Tier { name, limits, is_default: false };
             tenancy.tiers.push(tier.clone());
             tier
         }
@@ -92,10 +100,16 @@ pub(super) fn put_tier(draft: &mut Draft, name: &str, limits: Option<&Limits>) -
                 let has_tier = draft.tenant(tenant)?.is_some_and(|row| row.tier == name);
                 reject_if(has_tier, wrong_state("tenants have this tier"))?;
             }
+            let is_default = tenancy.tiers[at].is_default;
+            reject_if(is_default, wrong_state("it is the default tier: choose another one first"))?;
             tenancy.tiers.remove(at)
         }
         (None, None) => return Err(Rejection::no_such("tier").into()),
     };
+    if becomes_default {
+        tenancy.tiers.iter_mut().for_each(|tier| tier.is_default = tier.name == name);
+        tier.is_default = true;
+    }
     draft.push(Change::TenancyPut(tenancy));
     Ok(Reply::Tier(tier))
 }

@@ -110,6 +110,19 @@ impl Access {
         self.bound_to.is_empty() && self.rules.iter().all(|(_, policy)| *policy == Policy::Allow)
     }
 
+    /// The only namespace that the key may use, if it is bound to one.
+    pub fn only(&self) -> Option<&str> {
+        match &self.bound_to[..] {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The namespaces to which the key is bound; empty is all.
+    pub fn bound_to(&self) -> &[String] {
+        &self.bound_to
+    }
+
     /// Whether a namespace is allowed.
     pub fn allows(&self, namespace: &str) -> bool {
         if !self.bound_to.is_empty() && !self.bound_to.iter().any(|name| name == namespace) {

@@ -33,7 +33,7 @@ pub const TIERS_MAX: usize = 100;
 pub const TIER_NAME_BYTES_MAX: usize = 64;
 /// Most tenants.
 pub const TENANTS_MAX: usize = 10_000;
-/// The tier of a tenant that names no other.
+/// The tier of a tenant that names no other, until the operator chooses one.
 pub const DEFAULT_TIER: &str = "enterprise";
 
 /// The limits of a tier. What it does not name is unlimited.
@@ -49,6 +49,8 @@ pub struct Tier {
     pub name: String,
     /// Its limits.
     pub limits: Limits,
+    /// Whether a new tenant that names no tier gets this one. One of them is.
+    pub is_default: bool,
 }
 
 /// What all tenants share: the tiers, and the last id of a tenant. No id is used twice.
@@ -66,6 +68,7 @@ impl Default for Tenancy {
         let tier = |name: &str, limits: &[(Limit, u64)]| Tier {
             name: name.to_owned(),
             limits: limits.iter().copied().collect(),
+            is_default: name == DEFAULT_TIER,
         };
         let tiers = vec![
             tier("free", &[(Limit::RequestsPerMinute, 60), (Limit::Memories, 1_000)]),
@@ -80,5 +83,10 @@ impl Tenancy {
     /// A tier.
     pub fn tier(&self, name: &str) -> Option<&Tier> {
         self.tiers.iter().find(|tier| tier.name == name)
+    }
+
+    /// The tier of a new tenant that names none.
+    pub fn default_tier(&self) -> Option<&Tier> {
+        self.tiers.iter().find(|tier| tier.is_default)
     }
 }

@@ -199,6 +199,8 @@ pub struct Notification {
     pub trigger: TriggerId,
     /// Name of the trigger.
     pub trigger_name: String,
+    /// Name of the key that owns it.
+    pub owner: Option<String>,
     /// Event on which it fired.
     pub event: TriggerEvent,
     /// Memory for which it fired.

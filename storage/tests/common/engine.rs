@@ -161,7 +161,7 @@ pub fn bootstrap_at_level(level: u16) -> Command {
 
 /// Creates a tenant with an admin key.
 pub fn create_tenant(name: &str, tier: &str, key_id: KeyId) -> Command {
-    let tenant = NewTenant { name: name.into(), tier: tier.into(), limits: OwnLimits::new() };
+    let tenant = NewTenant { name: name.into(), tier: Some(tier.into()), limits: OwnLimits::new() };
     let key = api_key("admin", Role::Admin);
     Command::background(Action::CreateTenant { tenant, key_id, key })
 }
