@@ -15,13 +15,16 @@ use std::time::Duration;
 
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use serde::Deserialize;
 use storage::model::audit::KeyUse;
 use storage::model::tenant::Role;
 
 use crate::app::App;
-use crate::current::{caller, has_permit, set_caller, set_permit, set_rate_status, set_source};
+use crate::budget::KeyOfTenant;
+use crate::current::{
+    caller, has_permit, is_once, set_caller, set_permit, set_rate_status, set_source,
+};
 use crate::limits::STALENESS_MAX;
 use crate::network::network;
 use crate::requests::ValidQuery;
@@ -198,6 +201,9 @@ async fn operator(parts: &Parts, app: &App) -> ApiResult<Operator> {
         let message = "send the operator key: Authorization: Bearer op-hearth-…";
         let error = ApiError::new(ErrorKind::Unauthorized, "unauthorized", message);
         return Err(delayed(parts, app, error).await);
+    }
+    if is_once() && parts.method != Method::GET {
+        return Err(ApiError::idempotency_unsupported());
     }
     record_source(parts);
     Ok(Operator { service: Arc::clone(&app.service), source: source(parts) })

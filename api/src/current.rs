@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
 use storage::model::access::Caller;
+use storage::model::receipt::ReceiptRequest;
 
 use crate::budget::{Full, KeyBudget, KeyOfTenant, KeyShare};
 use crate::limits::{RESPONSE_OVERHEAD_BYTES, SMALL_RESPONSE_BYTES_MAX};
@@ -26,6 +28,8 @@ pub(crate) struct Current {
     pub(crate) created: AtomicU64,
     /// Whether a write was submitted.
     has_written: AtomicBool,
+    /// Its `Idempotency-Key`, if it has one.
+    once: OnceLock<Once>,
     /// How far its tenant is from its limit of requests, if it has one.
     pub(crate) rate_status: OnceLock<RateStatus>,
     /// Its permit as a request in progress, until its response is sent.
@@ -36,6 +40,16 @@ pub(crate) struct Current {
     responses: OnceLock<Arc<KeyBudget>>,
     /// The bytes of its response, if they were counted before it was built.
     response: Mutex<Option<KeyShare>>,
+}
+
+/// The `Idempotency-Key` of a request, and what decides what the request does.
+struct Once {
+    key: String,
+    /// Digest of method, address and namespace.
+    head: [u8; 32],
+    /// SHA-256 of the body; zeros without one.
+    body: OnceLock<[u8; 32]>,
+    is_aside: AtomicBool,
 }
 
 /// Runs a handler as the request `id`, and returns its response with what it left here.
@@ -85,6 +99,55 @@ pub(crate) fn set_created(memories: usize) {
 pub(crate) fn set_written() {
     let _: Result<(), _> =
         CURRENT.try_with(|current| current.has_written.store(true, Ordering::Relaxed));
+}
+
+/// Makes the writes of the present request those of an idempotency key. `head` is a digest of method,
+/// address and namespace.
+pub(crate) fn set_once(key: String, head: [u8; 32]) {
+    let once = Once { key, head, body: OnceLock::new(), is_aside: AtomicBool::new(false) };
+    let _: Result<_, _> = CURRENT.try_with(|current| drop(current.once.set(once)));
+}
+
+/// Whether the present request has an idempotency key.
+pub(crate) fn is_once() -> bool {
+    CURRENT.try_with(|current| current.once.get().is_some()).unwrap_or(false)
+}
+
+/// Records the body of the present request, if it has an idempotency key.
+pub(crate) fn set_once_body(body: &[u8]) {
+    let set = |current: &Arc<Current>| {
+        if let Some(once) = current.once.get() {
+            once.body.get_or_init(|| Sha256::digest(body).into());
+        }
+    };
+    let _: Result<_, _> = CURRENT.try_with(set);
+}
+
+/// Leaves the idempotency key of the present request aside: what it does is idempotent by itself.
+pub(crate) fn without_once() {
+    let _: Result<_, _> = CURRENT.try_with(|current| {
+        if let Some(once) = current.once.get() {
+            once.is_aside.store(true, Ordering::Relaxed);
+        }
+    });
+}
+
+/// The receipt of a command of the present request, if that has an idempotency key. A request of
+/// several commands may find other ones to do when it is repeated, so a `part` of it is named by what
+/// it does.
+pub(crate) fn receipt(part: Option<&[u8]>) -> Option<ReceiptRequest> {
+    let receipt = |current: &Arc<Current>| {
+        let once = current.once.get().filter(|once| !once.is_aside.load(Ordering::Relaxed))?;
+        let mut key = Sha256::new_with_prefix(&once.key);
+        if let Some(part) = part {
+            // No key contains a zero byte.
+            key.update([&[0], part].concat());
+        }
+        let body = once.body.get().copied().unwrap_or_default();
+        let body_hash = Sha256::digest([once.head, body].concat()).into();
+        Some(ReceiptRequest { key: key.finalize().into(), body_hash })
+    };
+    CURRENT.try_with(receipt).ok().flatten()
 }
 
 /// Whether the present request submitted a write.

@@ -60,7 +60,7 @@ pub fn request_bodies(bytes: &[u8]) {
 }
 
 fn check_memory(memory: NewMemory) {
-    let Ok(memory) = memory.into_memory(None, Origin::default()) else { return };
+    let Ok(memory) = memory.into_memory("default", Origin::default()) else { return };
     assert!((1..=LABEL_BYTES_MAX).contains(&memory.label.len()));
     assert!((1..=NAMESPACE_BYTES_MAX).contains(&memory.namespace.len()));
     assert!(memory.key_points.len() <= KEY_POINTS_MAX);

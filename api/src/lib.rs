@@ -35,7 +35,6 @@ mod routes;
 mod service;
 mod tenant_requests;
 mod words;
-mod write;
 
 pub use app::App;
 pub use auth::Connection;

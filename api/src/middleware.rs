@@ -12,6 +12,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, stream};
+use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
@@ -19,7 +20,8 @@ use crate::app::App;
 use crate::budget::KeyShare;
 use crate::current::{self, handle, request_id};
 use crate::limits::{DRAIN_BYTES_MAX, DRAIN_TIME};
-use crate::service::error::ApiError;
+use crate::requests::headers::{NAMESPACE, idempotency_key};
+use crate::service::error::{ApiError, ApiResult, ErrorKind};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const NODE: HeaderName = HeaderName::from_static("x-hearth-node");
@@ -46,7 +48,15 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
         .map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
     let method = request.method().clone();
     let started = Instant::now();
-    let (mut response, current) = handle(id, run(&app, request, next)).await;
+    let handling = async {
+        match idempotency(&request) {
+            Ok(Some((key, head))) => current::set_once(key, head),
+            Ok(None) => {}
+            Err(error) => return error.into_response(),
+        }
+        run(&app, request, next).await
+    };
+    let (mut response, current) = handle(id, handling).await;
     let took = started.elapsed();
     app.metrics.request(method.as_str(), &route, response.status().as_u16(), took);
     if let Some((tenant, key)) = current.caller.get() {
@@ -68,6 +78,19 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
         }
     }
     response
+}
+
+/// The idempotency key of a request, and a digest of its method, address and namespace.
+fn idempotency(request: &Request) -> ApiResult<Option<(String, [u8; 32])>> {
+    let Some(key) = idempotency_key(request.headers())? else { return Ok(None) };
+    let namespace = request.headers().get(NAMESPACE).map_or(&b""[..], HeaderValue::as_bytes);
+    let address = request.uri().path_and_query().map_or("", PathAndQuery::as_str);
+    let mut digest = Sha256::new();
+    for part in [request.method().as_str().as_bytes(), address.as_bytes(), namespace] {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    Ok(Some((key, digest.finalize().into())))
 }
 
 /// Counts the bytes of a response, and the permit of its request, until they are sent. A client

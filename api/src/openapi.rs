@@ -3,11 +3,12 @@
 
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
-use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi as Document, Ref, RefOr, Response, ResponseBuilder};
-use utoipa::{IntoResponses, OpenApi, ToSchema};
+use utoipa::{IntoResponses, OpenApi, PartialSchema, ToSchema};
 
+use crate::requests::fields::IdempotencyKey;
 use crate::responses::Error;
 
 /// How the names of nullable schemas begin (see `responses::Nullable`).
@@ -28,6 +29,9 @@ const VALUES: [&str; 2] = ["{", NULLABLE];
     security(("key" = [])),
 )]
 struct Common;
+
+/// The status that writes only may have.
+const OUTCOME_UNKNOWN: &str = "504";
 
 type Responses = std::collections::BTreeMap<String, RefOr<Response>>;
 
@@ -61,10 +65,8 @@ errors! {
     /// Errors of writes.
     WriteErrors with BodyErrors:
         409 => "The present state does not permit this.",
-        504 => "The write may or may not have happened: repeat it if it has an `Idempotency-Key`, else check first.",
-    /// Errors of writes that accept an `Idempotency-Key`.
-    IdempotentErrors with WriteErrors:
         422 => "The `Idempotency-Key` belongs to another request.",
+        504 => "The write may or may not have happened: repeat it if it has an `Idempotency-Key`, else check first.",
     /// The error of operations on something that may not exist.
     NotFound:
         404 => "It does not exist, or this key has no access to it.",
@@ -92,6 +94,9 @@ pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value 
             let responses = &mut operation.responses.responses;
             responses.insert("431".to_owned(), RefOr::T(too_long()));
             responses.iter_mut().for_each(describe);
+            if responses.contains_key(OUTCOME_UNKNOWN) {
+                operation.parameters.get_or_insert_default().push(RefOr::T(idempotency_key()));
+            }
         }
     }
     for (path, alias) in aliases {
@@ -141,6 +146,18 @@ fn inline(value: &mut Value, named: &Value) {
         }
         _ => {}
     }
+}
+
+/// The header of every write.
+fn idempotency_key() -> Parameter {
+    let text = "Repeated within a day, the request changes nothing and returns what the first did.";
+    let schema = IdempotencyKey::schema();
+    ParameterBuilder::new()
+        .name("Idempotency-Key")
+        .parameter_in(ParameterIn::Header)
+        .description(Some(text))
+        .schema(Some(schema))
+        .build()
 }
 
 /// The response of every operation to a long path or long headers.

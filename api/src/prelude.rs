@@ -10,10 +10,10 @@ pub(crate) use utoipa::ToSchema;
 
 pub(crate) use crate::app::App;
 pub(crate) use crate::auth::{Admin, AdminRead, Agent, ReaderRead};
-pub(crate) use crate::openapi::{BodyErrors, IdempotentErrors, NotFound, ReadErrors, WriteErrors};
+pub(crate) use crate::openapi::{BodyErrors, NotFound, ReadErrors, WriteErrors};
 pub(crate) use crate::requests::fields::*;
 pub(crate) use crate::requests::headers::{
-    IdempotencyHeader, NamespaceHeader, OriginHeaders, ReadHeaders, RequestOrigin, ZoneHeader,
+    NamespaceHeader, OriginHeaders, ReadHeaders, RequestOrigin, ZoneHeader,
 };
 pub(crate) use crate::requests::memories::named_namespace;
 pub(crate) use crate::requests::path::{KeyPath, MemoryPath, RulePath, TriggerPath};
@@ -24,4 +24,3 @@ pub(crate) use crate::responses::{ApiResponse, Nullable, Success, Time};
 pub(crate) use crate::service::Session;
 pub(crate) use crate::service::error::{ApiError, ApiResult};
 pub(crate) use crate::service::freshness::Freshness;
-pub(crate) use crate::write::Write;

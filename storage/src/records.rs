@@ -16,6 +16,7 @@ macro_rules! records {
 records! {
     crate::change::Batch: 2, "batch";
     crate::command::Command: 3, "command";
+    crate::reply::Reply: 1, "reply";
     model::access::Rules: 1, "access rules";
     model::audit::AuditEntry: 1, "audit entry";
     model::audit::AuditEnds: 1, "ends of an audit chain";

@@ -255,6 +255,12 @@ pub enum Rejection {
     /// The memory is locked.
     #[error("the memory is locked: unlock it with PATCH {{\"is_locked\": false}} first")]
     Locked,
+    /// Another key has locked the memory, and the tenant lets no other one change it.
+    #[error("another key has locked the memory: it or an admin may change its text and unlock it")]
+    LockedByOther,
+    /// A request with this idempotency key was done, and its reply was too large to be kept.
+    #[error("this request was done before; its result is too large to be returned again")]
+    AlreadyDone,
     /// The tenant has reached its limit of memories or of their bytes.
     #[error("the tenant has reached its limit of {max} {}", .limit.name())]
     StorageLimitReached {
@@ -319,10 +325,6 @@ impl Rejection {
 mod tests {
     use super::*;
     use crate::codec::{decode, encode};
-
-    crate::records! {
-        Reply: 1, "reply";
-    }
 
     #[test]
     fn nested_notifications_are_rejected() {

@@ -44,7 +44,9 @@ impl TraceScope {
     }
 
     fn has_receipt(&self, receipt: &Receipt) -> bool {
-        let WriteEffect::Memories(ids) = &receipt.effect else { return false };
+        let (WriteEffect::Memories(ids) | WriteEffect::Reply(ids, _)) = &receipt.effect else {
+            return false;
+        };
         ids.iter().any(|id| self.ids.contains(id))
     }
 

@@ -110,3 +110,95 @@ async fn repetition_omits_texts_that_have_grown() {
     }
     assert_eq!(results.len(), 50);
 }
+
+/// A request twice under one key. Returns both bodies.
+async fn twice(cluster: &Cluster, method: Method, path: &str, body: &Value) -> [Response; 2] {
+    let send = || {
+        let request = cluster.request(method.clone(), path).header("Idempotency-Key", path);
+        request.json(body).send()
+    };
+    [send().await, send().await]
+}
+
+/// Those that would do something a second time.
+#[tokio::test]
+async fn writes_of_every_kind_are_done_once() {
+    let cluster = options().start();
+    let (one, two) = (cluster.store(&labelled("one")).await, cluster.store(&labelled("two")).await);
+    let (edge, feedback) = (
+        json!({"source_id": one, "target_id": two, "relation": "near"}),
+        json!({"node_id": one, "signal": "outdated"}),
+    );
+    let activity = json!({"action": "noted", "target_label": "once"});
+    let rule = json!({"agent_id": "helper", "namespace": "closed", "policy": "deny"});
+    for (method, path, body) in [
+        (Method::POST, "/feedback", &feedback),
+        (Method::POST, "/agent/graph/relate", &edge),
+        (Method::POST, "/namespaces/acl", &rule),
+        (Method::PATCH, "/settings/thermo", &json!({"recall": {"heat_weight": 0.5}})),
+        (Method::POST, "/activity", &activity),
+        (Method::POST, &format!("/agent/nodes/{two}/boost"), &json!({"strength": 0.2})),
+    ] {
+        let [first, second] = twice(&cluster, method, path, body).await;
+        assert!(first.status.is_success(), "{path}: {}", first.body);
+        assert_eq!((second.status, &second.body), (first.status, &first.body), "{path}");
+        let again = cluster.request(Method::POST, "/agent/nodes").header("Idempotency-Key", path);
+        let again = again.json(&labelled("another request")).send().await;
+        again.assert_error(422, "idempotency_key_reused");
+    }
+    let delete = format!("/agent/nodes/{one}");
+    let [first, second] = twice(&cluster, Method::DELETE, &delete, &json!({})).await;
+    assert_eq!((first.status, second.status), (StatusCode::OK, StatusCode::OK));
+    for (path, body) in [("/keys", json!({"name": "new"}))] {
+        let [first, _] = twice(&cluster, Method::POST, path, &body).await;
+        first.assert_error(400, "idempotency_unsupported");
+    }
+    assert_eq!(array(&cluster.get("/keys").await["keys"]).len(), 1);
+    let tenant = cluster.ops_request(Method::POST, "/cluster/tenants").json(&json!({"name": "b"}));
+    let tenant = tenant.header("Idempotency-Key", "one").send().await;
+    tenant.assert_error(400, "idempotency_unsupported");
+}
+
+#[tokio::test]
+async fn tools_and_imports_are_done_once() {
+    let cluster = options().start();
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params":
+        {"name": "sulcus_remember", "arguments": {"content": "once by a tool"}}});
+    let remember = || {
+        let request = cluster.client.post(format!("{}/mcp", cluster.url())).json(&call);
+        Request(request.bearer_auth(&cluster.key)).header("Idempotency-Key", "tool").send()
+    };
+    let [first, second] = [remember().await, remember().await];
+    let id =
+        |response: &Response| response.body["result"]["structuredContent"]["memory_id"].clone();
+    assert!(id(&first).is_string(), "{}", first.body);
+    assert_eq!(id(&first), id(&second));
+    let line = json!({"memory": {"id": "01a22110-5bc3-75b7-a596-c83491ee9caa",
+        "label": "once by an import"}})
+    .to_string();
+    for created in [1, 0] {
+        let request = cluster.request(Method::POST, "/import").header("Idempotency-Key", "file");
+        let done = request.raw(line.as_str()).send().await.ok();
+        assert_eq!(done["created"], created, "{done}");
+    }
+    assert_eq!(cluster.get("/agent/nodes").await["total"], 2);
+}
+
+/// A new operation cannot be forgotten: the document has the header on each write.
+#[tokio::test]
+async fn document_has_the_header_on_every_write() {
+    let document: Value = serde_json::from_str(include_str!("../../docs/openapi.json")).unwrap();
+    let mut writes = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let has = |name: &str| {
+                let parameters = operation["parameters"].as_array().into_iter().flatten();
+                parameters.into_iter().any(|parameter| parameter["name"] == name)
+            };
+            let is_read = method == "get" || has("X-Hearth-Consistency");
+            assert_eq!(has("Idempotency-Key"), !is_read, "{method} {path}");
+            writes += usize::from(!is_read);
+        }
+    }
+    assert!(writes > 30, "{writes}");
+}

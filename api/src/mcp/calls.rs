@@ -42,8 +42,8 @@ pub(super) async fn remember(call: Call, new: Remember) -> ApiResult<Changed> {
         ..NewMemory::default()
     };
     let origin = call.origin.of_tool(&call.session.caller, "sulcus_remember");
-    let new = new.into_memory(call.home().as_deref(), origin)?;
-    let done = call.session.create_memories(None, vec![new]).await?;
+    let new = new.into_memory(&call.store_namespace(), origin)?;
+    let done = call.session.create_memories(vec![new]).await?;
     set_created(done.value.iter().filter(|memory| memory.is_new).count());
     let created = done.value.into_iter().next().ok_or_else(ApiError::internal)?;
     let is_duplicate = created.is_duplicate;
@@ -107,12 +107,12 @@ pub(super) async fn update(call: Call, update: Update) -> ApiResult<Changed> {
         ..MemoryChanges::default()
     };
     let patch = changes.into_patch()?;
-    first_changed(call.session.update_memory(None, update.memory_id.0, patch).await?)
+    first_changed(call.session.update_memory(update.memory_id.0, patch).await?)
 }
 
 async fn set_pinned(call: Call, id: MemoryId, is_pinned: bool) -> ApiResult<Changed> {
     let changes = MemoryChanges { is_pinned: Some(is_pinned), ..MemoryChanges::default() };
-    first_changed(call.session.update_memory(None, id, changes.into_patch()?).await?)
+    first_changed(call.session.update_memory(id, changes.into_patch()?).await?)
 }
 
 pub(super) async fn pin(call: Call, memory: OneMemory) -> ApiResult<Changed> {
@@ -124,7 +124,7 @@ pub(super) async fn unpin(call: Call, memory: OneMemory) -> ApiResult<Changed> {
 }
 
 pub(super) async fn forget(call: Call, memory: OneMemory) -> ApiResult<Forgotten> {
-    call.session.delete_memory(None, memory.memory_id.0).await?;
+    call.session.delete_memory(memory.memory_id.0).await?;
     Ok(Forgotten { memory_id: memory.memory_id, deleted: true })
 }
 
@@ -201,9 +201,9 @@ pub(super) async fn create_trigger(call: Call, new: NewTrigger) -> ApiResult<Tri
         check_receiver(&call, settings.url.as_deref()).await?;
     }
     let build = |action| new.into_trigger(action);
-    let (id, created) = call.session.create_trigger(None, kind, settings, build).await?.value;
-    // Without an idempotency key, this is no repetition: the trigger exists.
-    let (trigger, firings) = created.ok_or_else(ApiError::internal)?;
+    let (id, created) = call.session.create_trigger(kind, settings, build).await?.value;
+    // A repetition may find it deleted.
+    let (trigger, firings) = created.ok_or_else(|| Rejection::NoSuch("trigger".into()))?;
     let trigger = TriggerView::new(&call.session.caller, id, &trigger, &firings);
     Ok(TriggerCreated { trigger })
 }

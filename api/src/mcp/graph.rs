@@ -32,7 +32,9 @@ struct Graph {
 
 impl Graph {
     fn new(call: Call, tool: &'static str) -> Self {
-        let namespace = call.home().unwrap_or_else(|| NAMESPACE_DEFAULT.to_owned());
+        let namespace = call.store_namespace();
+        // Names decide ids, so a repeated call changes nothing.
+        current::without_once();
         Self { call, namespace, tool }
     }
 
@@ -86,7 +88,7 @@ impl Graph {
             while !new.is_empty() {
                 let part: Vec<_> = new[..fitting(&new, storage::NewMemory::text_bytes)].to_vec();
                 let ids: Vec<_> = part.iter().map(|new| new.id).collect();
-                match self.call.session.create_memories(None, part).await {
+                match self.call.session.create_memories(part).await {
                     Ok(_) => created.extend(ids.iter().copied()),
                     // Another writer created one of them since.
                     Err(error) if error.code == "id_taken" => break,

@@ -124,13 +124,23 @@ pub(crate) fn client_name(headers: &HeaderMap) -> Option<String> {
     client.map(|word| word.chars().take(ORIGIN_BYTES_MAX).collect())
 }
 
-/// The idempotency key of a write.
-#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
-#[into_params(parameter_in = Header)]
-pub(crate) struct IdempotencyHeader {
-    /// Repeated within a day, the request changes nothing and returns what the first did.
+/// Name of the header with the namespace of a request.
+pub(crate) const NAMESPACE: &str = "x-namespace";
+
+/// The `Idempotency-Key` of a write, of which [`crate::openapi`] tells.
+#[derive(Debug, Clone, Default, Deserialize)]
+struct IdempotencyHeader {
     #[serde(rename = "Idempotency-Key")]
-    pub(crate) key: Option<IdempotencyKey>,
+    key: Option<IdempotencyKey>,
+}
+
+/// The idempotency key of a request.
+///
+/// # Errors
+/// If it is blank or too long.
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> ApiResult<Option<String>> {
+    let IdempotencyHeader { key } = parse(headers, &["Idempotency-Key"])?;
+    Ok(key.map(|key| key.0))
 }
 
 /// Where an event stream resumes.
@@ -159,7 +169,6 @@ headers! {
     ReadHeaders: "X-Hearth-Consistency", "X-Hearth-Min-Index", "X-Hearth-Max-Staleness-Ms";
     NamespaceHeader: "X-Namespace";
     ZoneHeader: "X-Timezone";
-    IdempotencyHeader: "Idempotency-Key";
     ResumeHeader: "Last-Event-ID";
 }
 

@@ -96,7 +96,7 @@ impl FromRequest<App> for JsonBody {
             let message = "the request body took too long to arrive";
             ApiError::new(ErrorKind::Timeout, "body_timeout", message)
         })?;
-        arrived.map(Self).map_err(|error| {
+        arrived.inspect(|body| current::set_once_body(body)).map(Self).map_err(|error| {
             if error.into_inner().is::<LengthLimitError>() {
                 ApiError::new(ErrorKind::TooLarge, "too_large", "the request body is too large")
             } else {

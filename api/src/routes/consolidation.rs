@@ -58,17 +58,17 @@ pub(crate) async fn candidates(
 /// Fold memories into one with this text. They become part of the cold tier, and it takes over their
 /// heat, stability, recalls and edges.
 #[utoipa::path(post, path = "/api/v1/agent/consolidation/fold", tag = "consolidation",
-    params(OriginHeaders, IdempotencyHeader), request_body = Fold,
-    responses((status = CREATED, body = WithNotifications<MemoryOrDeleted>), IdempotentErrors,
+    params(OriginHeaders), request_body = Fold,
+    responses((status = CREATED, body = WithNotifications<MemoryOrDeleted>), WriteErrors,
         NotFound))]
 pub(crate) async fn fold(
     Agent(session): Agent,
     origin: RequestOrigin,
-    write: Write<Fold>,
+    ValidJson(body): ValidJson<Fold>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
-    let sources = session.present_memories(write.body.ids()?).await?;
-    let new = write.body.into_memory(&sources, origin.of(&session.caller))?;
-    let done = session.create_memories(write.receipt, vec![new]).await?;
+    let sources = session.present_memories(body.ids()?).await?;
+    let new = body.into_memory(&sources, origin.of(&session.caller))?;
+    let done = session.create_memories(vec![new]).await?;
     set_created(done.value.iter().filter(|memory| memory.is_new).count());
     let memory = done.value.into_iter().next().ok_or_else(ApiError::internal)?;
     let body = WithNotifications::new(memory.into(), &done.notifications);

@@ -42,20 +42,21 @@ pub(crate) struct FeedbackEffect {
 
 /// Create a memory.
 #[utoipa::path(post, path = "/api/v1/agent/nodes", tag = "memories",
-    params(NamespaceHeader, OriginHeaders, IdempotencyHeader), request_body = NewMemory,
+    params(NamespaceHeader, OriginHeaders), request_body = NewMemory,
     responses((status = CREATED, body = WithNotifications<MemoryOrDeleted>),
         (status = OK, body = WithNotifications<MemoryOrDeleted>,
             description = "The namespace has this text already, and `on_duplicate` is `merge`."),
-        IdempotentErrors, NotFound))]
+        WriteErrors, NotFound))]
 pub(crate) async fn memory_create(
     Agent(session): Agent,
     home: NamespaceHeader,
     origin: RequestOrigin,
-    write: Write<NewMemory>,
+    ValidJson(body): ValidJson<NewMemory>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
     let origin = origin.of(&session.caller);
-    let new = write.body.into_memory(home.namespace().as_deref(), origin)?;
-    let done = session.create_memories(write.receipt, vec![new]).await?;
+    let home = session.store_namespace(home.namespace());
+    let new = body.into_memory(&home, origin)?;
+    let done = session.create_memories(vec![new]).await?;
     set_created(done.value.iter().filter(|memory| memory.is_new).count());
     let memory = done.value.into_iter().next().ok_or_else(ApiError::internal)?;
     let status = if memory.is_duplicate { StatusCode::OK } else { StatusCode::CREATED };
@@ -79,29 +80,29 @@ pub(crate) async fn memory_get(
 
 /// Update a memory.
 #[utoipa::path(patch, path = "/api/v1/agent/nodes/{id}", tag = "memories",
-    params(MemoryPath, IdempotencyHeader), request_body = MemoryChanges,
-    responses((status = OK, body = WithNotifications<MemoryOrDeleted>), IdempotentErrors,
+    params(MemoryPath), request_body = MemoryChanges,
+    responses((status = OK, body = WithNotifications<MemoryOrDeleted>), WriteErrors,
         NotFound))]
 pub(crate) async fn memory_update(
     Agent(session): Agent,
     MemoryPath(id): MemoryPath,
-    write: Write<MemoryChanges>,
+    ValidJson(body): ValidJson<MemoryChanges>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
-    let patch = write.body.into_patch()?;
-    respond_one(session.update_memory(write.receipt, id, patch).await?, StatusCode::OK)
+    let patch = body.into_patch()?;
+    respond_one(session.update_memory(id, patch).await?, StatusCode::OK)
 }
 
 /// Delete a memory. Rejected while it is locked.
 #[utoipa::path(delete, path = "/api/v1/agent/nodes/{id}", tag = "memories",
-    params(MemoryPath, IdempotencyHeader),
-    responses((status = OK, body = WithNotifications<MemoryOrDeleted>), IdempotentErrors,
+    params(MemoryPath),
+    responses((status = OK, body = WithNotifications<MemoryOrDeleted>), WriteErrors,
         NotFound))]
 pub(crate) async fn memory_delete(
     Agent(session): Agent,
     MemoryPath(id): MemoryPath,
-    write: Write<IgnoredAny>,
+    _: ValidJson<IgnoredAny>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
-    respond_one(session.delete_memory(write.receipt, id).await?, StatusCode::OK)
+    respond_one(session.delete_memory(id).await?, StatusCode::OK)
 }
 
 /// List memories, the hottest first by default.

@@ -65,22 +65,23 @@ pub(crate) struct Restored {
 
 /// Create several memories: all or none.
 #[utoipa::path(post, path = "/api/v1/agent/nodes/batch", tag = "memories",
-    params(NamespaceHeader, OriginHeaders, IdempotencyHeader), request_body = NewMemories,
-    responses((status = CREATED, body = WithNotifications<Batch>), IdempotentErrors, NotFound))]
+    params(NamespaceHeader, OriginHeaders), request_body = NewMemories,
+    responses((status = CREATED, body = WithNotifications<Batch>), WriteErrors, NotFound))]
 pub(crate) async fn memory_create_batch(
     Agent(session): Agent,
     home: NamespaceHeader,
     origin: RequestOrigin,
-    write: Write<NewMemories>,
+    ValidJson(body): ValidJson<NewMemories>,
 ) -> ApiResponse<WithNotifications<Batch>> {
-    let (home, origin) = (home.namespace(), origin.of(&session.caller));
-    let nodes = write.body.nodes.0.into_iter().enumerate();
+    let home = session.store_namespace(home.namespace());
+    let origin = origin.of(&session.caller);
+    let nodes = body.nodes.0.into_iter().enumerate();
     let new = nodes.map(|(at, node)| {
         let new = node.0.into_memory(&home, origin.clone());
         new.map_err(|error| error.within(&format!("nodes[{at}]")))
     });
     let new = new.collect::<ApiResult<Vec<_>>>()?;
-    let done = session.create_memories(write.receipt, new).await?;
+    let done = session.create_memories(new).await?;
     set_created(done.value.iter().filter(|memory| memory.is_new).count());
     let item = |memory: CreatedMemory| {
         let status = match (&memory.touched, memory.is_duplicate) {

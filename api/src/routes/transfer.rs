@@ -210,6 +210,9 @@ pub(crate) async fn import_post(
 ) -> ApiResponse<ImportResult> {
     let freshness = session.present_freshness();
     let (now, model) = (session.now(), session.model().await?.id);
+    let home = session.store_namespace(None);
+    // An import adds what is absent, by its id: a repetition adds nothing.
+    current::without_once();
     let is_blank = |line: &&[u8]| line.trim_ascii().is_empty();
     if body.split(|byte| *byte == b'\n').filter(|line| !is_blank(line)).count() > IMPORT_LINES_MAX {
         let message = format!("a request has at most {IMPORT_LINES_MAX} lines");

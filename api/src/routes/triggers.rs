@@ -65,16 +65,16 @@ pub(crate) async fn trigger_list(
 }
 
 /// Create a trigger.
-#[utoipa::path(post, path = "/api/v1/triggers", tag = "triggers", params(IdempotencyHeader),
+#[utoipa::path(post, path = "/api/v1/triggers", tag = "triggers",
     request_body = NewTrigger,
-    responses((status = CREATED, body = TriggerOrDeleted), IdempotentErrors))]
+    responses((status = CREATED, body = TriggerOrDeleted), WriteErrors))]
 pub(crate) async fn trigger_create(
     Agent(session): Agent,
-    write: Write<NewTrigger>,
+    ValidJson(body): ValidJson<NewTrigger>,
 ) -> ApiResponse<TriggerOrDeleted> {
-    let (kind, settings) = (write.body.action.0, write.body.action_settings()?);
-    let build = |action| write.body.into_trigger(action);
-    let done = session.create_trigger(write.receipt, kind, settings, build).await?;
+    let (kind, settings) = (body.action.0, body.action_settings()?);
+    let build = |action| body.into_trigger(action);
+    let done = session.create_trigger(kind, settings, build).await?;
     let (id, created) = done.value;
     let body = match created {
         Some((trigger, firings)) => {

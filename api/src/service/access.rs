@@ -122,6 +122,7 @@ impl Session {
         &self,
         new: impl FnOnce(&KeyText) -> NewApiKey,
     ) -> ApiResult<(WriteResult<(KeyId, ApiKey)>, KeyText)> {
+        check_not_once()?;
         let (id, text) = KeyText::from_random(random_bytes());
         let key = new(&text);
         Ok((self.submit(Action::CreateKey(id, key)).await?, text))
@@ -133,6 +134,7 @@ impl Session {
         id: KeyId,
         overlap_seconds: u64,
     ) -> ApiResult<(WriteResult<(KeyId, ApiKey)>, KeyText)> {
+        check_not_once()?;
         let text = KeyText::of(id, random_bytes());
         let hash = KeyText::hash(text.as_str());
         Ok((self.submit(Action::RotateKey { id, hash, overlap_seconds }).await?, text))
@@ -161,5 +163,13 @@ pub(super) fn check_access(access: &Access, namespace: &str) -> ApiResult<()> {
     match access.allows(namespace) {
         true => Ok(()),
         false => Err(Rejection::NamespaceForbidden(namespace.to_owned()).into()),
+    }
+}
+
+/// Rejects an idempotency key: the text of a key is returned once, and kept nowhere.
+fn check_not_once() -> ApiResult<()> {
+    match current::is_once() {
+        true => Err(ApiError::idempotency_unsupported()),
+        false => Ok(()),
     }
 }

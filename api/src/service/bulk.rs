@@ -136,7 +136,7 @@ impl Session {
             let chunk: Vec<MemoryId> = remaining.iter().take(BULK_MAX).copied().collect();
             let submit = async {
                 let _turn = self.large_write_turn(chunk.len(), 0).await?;
-                self.submit::<Vec<_>>(action(chunk)).await
+                self.submit_part::<Vec<_>>(action(chunk)).await
             };
             let done = match submit.await {
                 Ok(done) => done,
@@ -170,13 +170,13 @@ impl Session {
     ) -> ApiResult<WriteResult<(usize, bool)>> {
         let deadline = Instant::now() + BULK_DEADLINE;
         let first = id.map_or(Action::ReplayDeliveries(None), Action::ReplayDelivery);
-        let mut done = self.submit::<ReplayedDeliveries>(first).await?;
+        let mut done = self.submit_part::<ReplayedDeliveries>(first).await?;
         while let Some(after) = done.value.next
             && Instant::now() < deadline
         {
             // What is done is reported; the caller repeats the request for the rest.
             let action = Action::ReplayDeliveries(Some(after));
-            let Ok(mut next) = self.submit::<ReplayedDeliveries>(action).await else { break };
+            let Ok(mut next) = self.submit_part::<ReplayedDeliveries>(action).await else { break };
             next.value.count += done.value.count;
             next.value.is_limited |= done.value.is_limited;
             done = next;

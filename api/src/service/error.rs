@@ -82,6 +82,12 @@ impl ApiError {
         Self::new(ErrorKind::Invalid, code, message)
     }
 
+    /// The operation cannot return again what it did.
+    pub(crate) fn idempotency_unsupported() -> Self {
+        let message = "this operation accepts no Idempotency-Key: what it returns is kept nowhere";
+        Self::bad_request("idempotency_unsupported", message)
+    }
+
     /// Nothing happened: retry after a second.
     pub(crate) fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
         let error = Self::new(ErrorKind::Unavailable, code, message);
@@ -178,6 +184,7 @@ impl From<Rejection> for ApiError {
             Rejection::FilterMismatch => (ErrorKind::Conflict, "filter_mismatch"),
             Rejection::EdgesFull(_) => (ErrorKind::Conflict, "edges_full"),
             Rejection::IdTaken => (ErrorKind::Conflict, "id_taken"),
+            Rejection::AlreadyDone => (ErrorKind::Conflict, "already_done"),
             Rejection::Duplicate { present, .. } => {
                 let error = Self::new(ErrorKind::Conflict, "duplicate", message);
                 return Self { duplicate_of: Some(present), ..error };

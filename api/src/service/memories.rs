@@ -4,7 +4,6 @@ use futures::{StreamExt, TryStreamExt, stream};
 use storage::model::access::{Access, Caller};
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
-use storage::model::receipt::ReceiptRequest;
 use storage::{
     Action, CREATE_TEXT_BYTES_MAX, Filter, FoldCandidates, HotRequest, Hygiene, ListRequest,
     MemoryPatch, NewMemory, Order, Page, Reader, Rejection, SearchRequest, SearchResults, Sort,
@@ -20,7 +19,6 @@ impl Session {
     /// Creates memories, all or none, with their vectors and edges. A duplicate is not created.
     pub(crate) async fn create_memories(
         &self,
-        receipt: Option<ReceiptRequest>,
         new: Vec<NewMemory>,
     ) -> ApiResult<WriteResult<Vec<CreatedMemory>>> {
         let bytes = new.iter().map(NewMemory::text_bytes).sum::<usize>();
@@ -33,8 +31,7 @@ impl Session {
         let ids: Vec<_> = new.iter().map(|new| new.id).collect();
         let new = new.into_iter().map(|new| self.prepare(new));
         let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;
-        let done: WriteResult<TouchedMemories> =
-            self.submit_once(receipt, Action::CreateMemories(new)).await?;
+        let done: WriteResult<TouchedMemories> = self.submit(Action::CreateMemories(new)).await?;
         let replay_of = done.value.replay_of;
         let created = done.value.memories.into_iter().zip(ids).map(|((id, touched), new)| {
             // A duplicate has the id of the memory that it repeats, and is older than the request.
@@ -56,20 +53,18 @@ impl Session {
     /// Changes a memory. Sets the vector of a new label.
     pub(crate) async fn update_memory(
         &self,
-        receipt: Option<ReceiptRequest>,
         id: MemoryId,
         patch: MemoryPatch,
     ) -> ApiResult<WriteResult<TouchedMemories>> {
         let action = Action::UpdateMemory(id, self.embedded(patch).await?);
-        self.submit_once(receipt, action).await
+        self.submit(action).await
     }
 
     pub(crate) async fn delete_memory(
         &self,
-        receipt: Option<ReceiptRequest>,
         id: MemoryId,
     ) -> ApiResult<WriteResult<TouchedMemories>> {
-        self.submit_once(receipt, Action::DeleteMemory(id)).await
+        self.submit(Action::DeleteMemory(id)).await
     }
 
     /// The vector of a text, of length 1, and the name of the model.

@@ -94,7 +94,7 @@ impl Session {
                 deliveries: part(&rows.deliveries, at),
                 receipts: part(&rows.receipts, at),
             };
-            self.submit::<()>(Action::RemoveTraces(rows)).await?;
+            self.submit_part::<()>(Action::RemoveTraces(rows)).await?;
         }
         Ok(())
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use storage::model::delivery::{Delivery, DeliveryId};
 use storage::model::id::{MemoryId, TriggerId};
-use storage::model::receipt::ReceiptRequest;
 use storage::model::trigger::{
     Firings, STRENGTH_DEFAULT, Trigger, TriggerAction, TriggerActionKind, TriggerEvent,
 };
@@ -81,7 +80,6 @@ impl Session {
     /// Creates the trigger that `build` makes of its action.
     pub(crate) async fn create_trigger(
         &self,
-        receipt: Option<ReceiptRequest>,
         kind: TriggerActionKind,
         settings: ActionSettings,
         build: impl FnOnce(TriggerAction) -> Trigger,
@@ -92,12 +90,7 @@ impl Session {
         for namespace in [&trigger.namespace, &trigger.filter.namespace].into_iter().flatten() {
             check_access(&self.caller.access, namespace)?;
         }
-        let receipt = receipt.map(|receipt| {
-            // A plain digest in the state would allow guessing a weak secret.
-            let body_hash = self.service.hooks.blind(receipt.body_hash);
-            ReceiptRequest { body_hash, ..receipt }
-        });
-        self.submit_once(receipt, Action::CreateTrigger(id, Box::new(trigger))).await
+        self.submit(Action::CreateTrigger(id, Box::new(trigger))).await
     }
 
     /// A trigger that the caller may see, and change if its role permits writes.

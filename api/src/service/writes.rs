@@ -12,7 +12,7 @@ use storage::model::receipt::ReceiptRequest;
 use storage::model::retention::RetentionRule;
 use storage::model::thermo::{SettingValue, Thermo};
 use storage::model::trigger::{Firings, Notification, Trigger};
-use storage::{Action, Command, EdgeRef, FeedbackReply, Rejection, Reply, Touched};
+use storage::{Action, Command, EdgeRef, FeedbackReply, Rejection, Reply, Touched, codec};
 use tokio::time::Instant;
 
 use crate::current::{self, set_written};
@@ -139,13 +139,28 @@ writes! {
 }
 
 impl Session {
-    pub(super) async fn submit<T: FromReply>(&self, action: Action) -> ApiResult<WriteResult<T>> {
-        self.submit_once(None, action).await
-    }
-
     /// Submits `action` and waits until this node reflects it, at most [`APPLY_WAIT`]. After
     /// that the caller gets its response all the same, with the true index for its next read.
-    pub(super) async fn submit_once<T: FromReply>(
+    /// With an idempotency key, a repeated request does nothing, and gets the reply of the first.
+    pub(super) async fn submit<T: FromReply>(&self, action: Action) -> ApiResult<WriteResult<T>> {
+        self.submit_once(current::receipt(None), action).await
+    }
+
+    /// [`Self::submit`] for a part of what a request does, in several commands.
+    pub(super) async fn submit_part<T: FromReply>(
+        &self,
+        action: Action,
+    ) -> ApiResult<WriteResult<T>> {
+        if !current::is_once() {
+            return self.submit_once(None, action).await;
+        }
+        let (tenant, actor) = (Some(self.caller.tenant), Some(self.caller.key));
+        let command = Command { tenant, actor, source: None, receipt: None, action };
+        let receipt = current::receipt(Some(&codec::encode(&command)));
+        self.submit_once(receipt, command.action).await
+    }
+
+    async fn submit_once<T: FromReply>(
         &self,
         receipt: Option<ReceiptRequest>,
         action: Action,
@@ -153,6 +168,11 @@ impl Session {
         self.service.memory.check_write(&action)?;
         let (tenant, actor) = (Some(self.caller.tenant), Some(self.caller.key));
         let source = current::source();
+        let receipt = receipt.map(|receipt| {
+            // A plain digest in the state would allow guessing a weak secret of a trigger.
+            let body_hash = self.service.hooks.blind(receipt.body_hash);
+            ReceiptRequest { body_hash, ..receipt }
+        });
         let action = action.packed();
         let command = Command { tenant, actor, source, receipt, action };
         let raft = &self.service.raft;
@@ -181,7 +201,11 @@ impl Session {
             Reply::WithNotifications(reply, notifications) => (*reply, notifications),
             reply => (reply, Vec::new()),
         };
-        let value = T::from_reply(reply).ok_or_else(ApiError::internal)?;
+        let is_gone = matches!(reply, Reply::ReplayedTriggerGone(_));
+        let value = T::from_reply(reply).ok_or_else(|| match is_gone {
+            true => Rejection::NoSuch("trigger".into()).into(),
+            false => ApiError::internal(),
+        })?;
         Ok(WriteResult { freshness: Freshness::of_write(outcome.index), value, notifications })
     }
 }

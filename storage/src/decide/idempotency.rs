@@ -6,6 +6,7 @@
 //! or of the key with the most receipts of those that have old ones.
 
 use crate::change::Change;
+use crate::codec;
 use crate::command::CREATE_TEXT_BYTES_MAX;
 use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::draft::Draft;
@@ -13,8 +14,8 @@ use crate::decide::trigger;
 use crate::error::Result;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp};
 use crate::model::receipt::{
-    RECEIPT_AGE_MIN_MICROS, RECEIPT_IDS_MAX, RECEIPTS_MAX, Receipt, ReceiptRequest, Retention,
-    WriteEffect,
+    RECEIPT_AGE_MIN_MICROS, RECEIPT_IDS_MAX, RECEIPT_REPLY_BYTES_MAX, RECEIPTS_MAX, Receipt,
+    ReceiptRequest, Retention, WriteEffect,
 };
 use crate::new_memory::CREATE_MAX;
 use crate::reply::{Rejection, Reply, Touched};
@@ -48,6 +49,8 @@ pub(super) fn replay(
             found => found,
         },
         WriteEffect::Memories(ids) => replay_memories(context, receipt.at, ids),
+        WriteEffect::Reply(_, reply) if reply.is_empty() => Err(Rejection::AlreadyDone.into()),
+        WriteEffect::Reply(_, reply) => Ok(codec::decode(&reply)?),
     };
     reply.map(Some)
 }
@@ -65,9 +68,23 @@ pub(super) fn keep_receipt(
             WriteEffect::Memories(memories.iter().map(|memory| memory.id).collect())
         }
         Reply::Deleted(id) => WriteEffect::Memories(vec![*id]),
-        Reply::Feedback(feedback) => WriteEffect::Memories(vec![feedback.id]),
         Reply::Trigger(id, ..) => WriteEffect::Trigger(*id),
-        _ => WriteEffect::Memories(Vec::new()),
+        other => {
+            let ids = match other {
+                Reply::Feedback(feedback) => vec![feedback.id],
+                Reply::Edge { edge, .. } => vec![edge.source, edge.target],
+                _ => Vec::new(),
+            };
+            let mut encoded = codec::encode(other);
+            if encoded.len() > RECEIPT_REPLY_BYTES_MAX {
+                encoded.clear();
+            }
+            // A repetition of what changed nothing, or was rejected in all parts, is decided anew.
+            if retention == Retention::Hour {
+                return;
+            }
+            WriteEffect::Reply(ids, encoded)
+        }
     };
     let (at, owner) = (context.now(), context.actor.unwrap_or(SERVICE));
     let receipt = Receipt { at, retention, body_hash: request.body_hash, effect };

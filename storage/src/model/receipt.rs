@@ -13,7 +13,10 @@ pub const RECEIPT_AGE_MIN_MICROS: i64 = 10 * 60 * Timestamp::SECOND_MICROS;
 /// Most memory ids per receipt: the size of a batch create.
 pub const RECEIPT_IDS_MAX: usize = 50;
 
-/// SHA-256 of an `Idempotency-Key`.
+/// Most bytes of a reply that a receipt keeps.
+pub const RECEIPT_REPLY_BYTES_MAX: usize = 4 << 10;
+
+/// SHA-256 of an `Idempotency-Key`, and of the number of a further command of the same request.
 pub type ReceiptKey = [u8; 32];
 
 /// A request to keep a receipt of a write.
@@ -65,6 +68,9 @@ impl Retention {
 pub enum WriteEffect {
     /// It created, changed or deleted these memories.
     Memories(Vec<MemoryId>),
-    /// It created this trigger.
+    /// It created or changed this trigger.
     Trigger(TriggerId),
+    /// It did something else, to these memories, and had this encoded reply; empty if the reply was too
+    /// large to be kept.
+    Reply(Vec<MemoryId>, Vec<u8>),
 }

@@ -189,6 +189,7 @@ pub fn change_text(change: &Change) -> String {
             let effect = match &receipt.effect {
                 WriteEffect::Memories(ids) => ids.iter().map(|id| name(*id)).collect(),
                 WriteEffect::Trigger(id) => format!("trigger {}", trigger(*id)),
+                WriteEffect::Reply(..) => "a reply".to_owned(),
             };
             let retention = variant(&receipt.retention).to_lowercase();
             format!("receipt {} for one {retention}: {effect}", char::from(key[0]))
