@@ -65,19 +65,17 @@ impl InvertedIndex {
         self.postings.bytes()
     }
 
-    /// Number of memories that contain a term.
-    pub(crate) fn frequency(&self, word: WordHash) -> u64 {
-        self.postings.count(word)
+    /// Number of memories that contain a term, of all or of some.
+    pub(crate) fn frequency(&self, word: WordHash, of: Option<&RoaringBitmap>) -> u64 {
+        match of {
+            Some(slots) => self.postings.count_in(word, slots),
+            None => self.postings.count(word),
+        }
     }
 
     /// Slots that contain a term.
     pub(crate) fn slots(&self, word: WordHash) -> Cow<'_, RoaringBitmap> {
         self.postings.slots(word)
-    }
-
-    /// Calls `visit` with each slot that contains a term, in any order.
-    pub(crate) fn for_each(&self, word: WordHash, visit: impl FnMut(Slot)) {
-        self.postings.for_each(word, 0..=Slot::MAX, visit);
     }
 
     /// Slots that contain all of `words`.
@@ -117,10 +115,7 @@ impl InvertedIndex {
         live: usize,
     ) -> QueryTerms {
         let live = visible.map_or(live as u64, RoaringBitmap::len) as f64;
-        let frequency = |term: WordHash| match visible {
-            Some(visible) => self.postings.count_in(term, visible),
-            None => self.postings.count(term),
-        };
+        let frequency = |term: WordHash| self.frequency(term, visible);
         let (mut total, mut weights, mut corrected) = (0.0, Vec::new(), 0);
         for word in words.iter().take(QUERY_WORDS_MAX) {
             let (mut term, mut weight) = (WordHash::of(word), 1.0);
@@ -260,6 +255,6 @@ mod tests {
         let all_of = |text: &str| index.intersection(hashes(text).into_iter());
         assert!(all_of("red").iter().eq([1]));
         assert!(all_of("red blue").is_empty());
-        assert_eq!(index.frequency(WordHash::of("blue")), 0, "empty postings are dropped");
+        assert_eq!(index.frequency(WordHash::of("blue"), None), 0, "empty postings are dropped");
     }
 }

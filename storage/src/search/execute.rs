@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::index::tenant::TenantIndex;
 use crate::model::edge::SUPERSEDES;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::memory::Memory;
 use crate::model::score::{Factors, RecallWeights};
 use crate::model::temporal::Window;
 use crate::model::thermo::Thermo;
@@ -136,6 +137,18 @@ fn order(hits: &mut [Hit], window: Option<&Window>) {
     });
 }
 
+/// Whether a memory exists and is open to the caller.
+fn is_open(
+    rows: &impl View,
+    tenant: TenantId,
+    request: &SearchRequest,
+    id: &MemoryId,
+) -> Result<bool> {
+    let access = &request.filter.access;
+    let is_allowed = |memory: Memory| access.allows(&memory.namespace);
+    Ok(access.is_unrestricted() || rows.memory(tenant, *id)?.is_some_and(is_allowed))
+}
+
 /// Adds memories reached over edges to `hits`, each memory once. A memory
 /// connected to a result gets a share of that result's score if this exceeds its own score.
 fn traverse(
@@ -150,7 +163,15 @@ fn traverse(
     for seed in hits.iter().take(SEEDS_MAX) {
         let edges = rows.edges(tenant, seed.record.id)?.into_iter();
         // What a memory replaces is not related to it.
-        for edge in edges.filter(|edge| edge.relation != SUPERSEDES).take(EDGES_MAX) {
+        let mut followed = 0;
+        for edge in edges.filter(|edge| edge.relation != SUPERSEDES) {
+            // Edges to closed memories must not take the places of others.
+            if followed == EDGES_MAX
+                || !is_open(rows, tenant, request, &edge.other(seed.record.id))?
+            {
+                continue;
+            }
+            followed += 1;
             let via = Traversal {
                 seed: seed.record.id,
                 seed_score: seed.score,

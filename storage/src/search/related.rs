@@ -2,14 +2,16 @@
 //! edges between them, and suggested edges for a new memory.
 //!
 //! Edges are suggested to memories that share a key point, and to memories with a similar
-//! vector. Candidates come from rare words and from the graph, never from a scan.
+//! vector. Candidates come from rare words, never from a scan. Words and key points are counted in
+//! the namespace of the new memory only: other memories may be closed to those who see the edges.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use roaring::RoaringBitmap;
 
 use crate::error::Result;
 use crate::index::Slot;
 use crate::index::data::IndexData;
-use crate::index::tenant::TenantIndex;
 use crate::model::access::Access;
 use crate::model::edge::{
     Edge, SHARED_KEY_POINT_WEIGHT, SHARES_KEY_POINT, SIMILAR_COSINE, SIMILAR_TO, SUGGESTIONS_MAX,
@@ -26,10 +28,11 @@ use crate::search::text::TextRoom;
 use crate::table::view::View;
 
 /// Largest number of memories of a namespace that a key point relates.
-const SHARING_MAX: usize = 200;
-/// Largest document frequency of a word that yields candidates, and most memories with a key point
-/// that are examined.
+const SHARING_MAX: u64 = 200;
+/// Largest number of memories of a namespace with a word that yields candidates.
 const DOCUMENT_FREQUENCY_MAX: u64 = 1_000;
+/// Maximum number of words of a text whose memories are counted.
+const WORDS_COUNTED_MAX: usize = 256;
 /// Maximum number of words that yield candidates, rarest first.
 const WORDS_MAX: usize = 16;
 /// Maximum number of memories with these words that are counted: a creation waits for it.
@@ -136,17 +139,13 @@ impl Reader {
         let Some(index) = index else { return Vec::new() };
         // Before the lock: a long label takes a millisecond.
         let (code, words) = (Code::of(vector), content_hashes(label));
-        let neighbours = graph_neighbours(&index, &code);
         let data = index.read();
-        let Some(namespace) = data.namespaces.number(namespace) else { return Vec::new() };
-        let is_near = |slot: &Slot| data.namespace_of(*slot) == namespace;
-        let mut candidates = keyword_candidates(&data, words, is_near);
-        candidates.extend(neighbours.into_iter().filter(is_near));
-        candidates.sort_unstable();
-        candidates.dedup();
+        let near = data.namespaces.visible(Some(namespace), &Access::default());
+        let near = near.unwrap_or_default();
+        let candidates = keyword_candidates(&data, words, &near);
         let mut suggestions = similar(&data, &candidates, vector, &code);
         for key_point in key_points {
-            suggest_sharing(&data, &shared_key_point(key_point), is_near, &mut suggestions);
+            suggest_sharing(&data, &shared_key_point(key_point), &near, &mut suggestions);
         }
         suggestions
     }
@@ -156,19 +155,17 @@ impl Reader {
 fn suggest_sharing(
     data: &IndexData,
     key_point: &str,
-    is_near: impl Fn(&Slot) -> bool,
+    near: &RoaringBitmap,
     suggestions: &mut Vec<Suggestion>,
 ) {
     if suggestions.len() >= SUGGESTIONS_MAX {
         return;
     }
-    let slots = data.key_points.slots(WordHash::of(key_point));
-    let newest = slots.iter().rev().take(DOCUMENT_FREQUENCY_MAX as usize).filter(is_near);
-    let slots: Vec<Slot> = newest.take(SHARING_MAX + 1).collect();
-    if slots.len() > SHARING_MAX {
+    let word = WordHash::of(key_point);
+    if data.key_points.frequency(word, Some(near)) > SHARING_MAX {
         return;
     }
-    for slot in slots {
+    for slot in (data.key_points.slots(word).as_ref() & near).iter().rev() {
         if suggestions.len() >= SUGGESTIONS_MAX {
             break;
         }
@@ -181,19 +178,13 @@ fn suggest_sharing(
     }
 }
 
-/// The nearest memories by the graph, if the tenant has one.
-fn graph_neighbours(index: &TenantIndex, code: &Code) -> Vec<Slot> {
-    let Some((graph, _)) = index.read().coverage.graph() else { return Vec::new() };
-    graph.nearest(code, SUGGESTIONS_MAX).into_iter().map(|(slot, _)| slot).collect()
-}
-
 /// The memories that share most of the rarest words.
-fn keyword_candidates(
-    data: &IndexData,
-    words: Vec<WordHash>,
-    is_near: impl Fn(&Slot) -> bool,
-) -> Vec<Slot> {
-    let frequencies = words.into_iter().map(|word| (data.words.frequency(word), word));
+fn keyword_candidates(data: &IndexData, words: Vec<WordHash>, near: &RoaringBitmap) -> Vec<Slot> {
+    // All of the tenant: the numbers are known.
+    let counted_in = (near.len() < data.live() as u64).then_some(near);
+    let frequency = |word| data.words.frequency(word, counted_in);
+    let counted_words = words.into_iter().take(WORDS_COUNTED_MAX);
+    let frequencies = counted_words.map(|word| (frequency(word), word));
     let mut rare: Vec<_> = frequencies
         .filter(|(frequency, _)| (1..=DOCUMENT_FREQUENCY_MAX).contains(frequency))
         .collect();
@@ -204,9 +195,8 @@ fn keyword_candidates(
         if counted > COUNTED_MAX {
             break;
         }
-        data.words.for_each(word, |slot| slots.push(slot));
+        slots.extend(data.words.slots(word).as_ref() & near);
     }
-    slots.retain(is_near);
     slots.sort_unstable();
     let counts = slots.chunk_by(Slot::eq).map(|equal| (equal.len(), equal[0]));
     let mut candidates: Vec<_> = counts.collect();

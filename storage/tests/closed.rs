@@ -1,0 +1,121 @@
+//! Memories that are closed to a caller change no response to it: every read returns the same beside
+//! them as without them.
+
+use storage::model::access::{Access, Policy, Rule, Rules};
+use storage::model::tenant::Role;
+
+use crate::common::*;
+
+/// Of each kind, in the open namespace and in the closed one.
+const MEMORIES: u16 = 60;
+const OPEN: &str = "default";
+const CLOSED: &str = "closed";
+
+/// What a key may access to which the closed namespace is denied.
+fn access() -> Access {
+    let (agent, namespace) = ("*".to_owned(), CLOSED.to_owned());
+    let denied =
+        Rule { number: 1, agent, namespace, policy: Policy::Deny, created_at: Timestamp(0) };
+    let rules = Rules { last: 1, rules: vec![denied] };
+    rules.access_of(KeyId([9; 8]), &api_key("restricted", Role::Agent).row(Timestamp(0)))
+}
+
+/// Edges of equal weight are in the order of ids: those to closed memories come first.
+fn open(number: u16) -> MemoryId {
+    memory_id(1_000 + number % MEMORIES)
+}
+
+fn memory(number: u16, namespace: &str) -> NewMemory {
+    let id = if namespace == OPEN { open(number) } else { memory_id(number) };
+    let label = format!("report {} of river {} and harbour {number}", number % 7, number % 3);
+    NewMemory {
+        namespace: namespace.into(),
+        key_points: vec!["water".into()],
+        // The others cool, and move to the cold tier.
+        is_pinned: number.is_multiple_of(2),
+        ..new_memory(id, &label)
+    }
+}
+
+fn near(source: MemoryId, target: MemoryId) -> Command {
+    command(Action::CreateEdge(EdgeRef { source, target, relation: "near".into() }))
+}
+
+/// Open memories with edges; and, if `with_closed`, as many closed ones with the same words, the same
+/// key point, and more edges to each open one than a search follows.
+fn engine(with_closed: bool) -> Engine {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    engine.fill(1, (0..MEMORIES).map(|number| memory(number, OPEN)));
+    if with_closed {
+        engine.fill(1, (0..MEMORIES).map(|number| memory(number, CLOSED)));
+    }
+    for number in 0..MEMORIES {
+        if with_closed {
+            let to_closed = |of| near(open(number), memory_id((number + of) % MEMORIES));
+            engine.run(2, &(0..20).map(to_closed).collect::<Vec<_>>());
+        }
+        engine.run(2, &[near(open(number), open(number + 7))]);
+    }
+    let archive =
+        [("consolidation.archive_after_days", 0.2), ("consolidation.active_index_max", 1.0)];
+    engine.run(3, &archive.map(|(name, value)| configure(name, value)));
+    for step in 1..40 {
+        engine.run(step * 10 * Timestamp::DAY_MICROS, &[command(Action::AdvanceTick(None))]);
+    }
+    engine
+}
+
+/// Every read with the access of the caller, as text.
+fn reads(engine: &Engine) -> Vec<(&'static str, String)> {
+    let (reader, access) = (&engine.reader, access());
+    let filter = |tier| Filter { access: access.clone(), tier, ..Filter::default() };
+    let mut found = Vec::new();
+    for tier in [TierFilter::Hot, TierFilter::Cold, TierFilter::All] {
+        for query in ["report of harbour 3", "river", "harbuor", "water", "unknown words"] {
+            let components = vector(query).components().unwrap();
+            for vector in [Some(components.clone()), None] {
+                let request = SearchRequest {
+                    query: query.into(),
+                    vector,
+                    filter: filter(tier),
+                    limit: 20,
+                    ..SearchRequest::default()
+                };
+                let results = reader.search(TENANT, &request).unwrap();
+                found.push(("search", format!("{results:?}")));
+            }
+        }
+        let list = ListRequest { filter: filter(tier), limit: 50, ..ListRequest::default() };
+        found.push(("list", format!("{:?}", reader.list(TENANT, &list).unwrap())));
+        let mut ids = reader.ids(TENANT, &filter(tier));
+        ids.sort_unstable();
+        found.push(("ids", format!("{ids:?}")));
+        found.push(("overview", format!("{:?}", reader.overview(TENANT, &filter(tier)))));
+    }
+    let hot = HotRequest { filter: filter(TierFilter::Hot), limit: 30, ..HotRequest::default() };
+    found.push(("hottest", format!("{:?}", reader.hottest(TENANT, &hot).unwrap())));
+    found.push(("graph view", format!("{:?}", reader.graph_view(TENANT, &hot).unwrap())));
+    for number in [0_u16, 7, 33] {
+        let near = reader.neighbours(TENANT, open(number), &access, 2, 10).unwrap();
+        found.push(("neighbours", format!("{near:?}")));
+        let label = memory(number + 1_000, OPEN).label;
+        let unit = vector(&label).components().unwrap();
+        let key_points = ["water".to_owned()];
+        let suggestions = reader.suggestions(TENANT, OPEN, &label, &key_points, &unit);
+        found.push(("suggestions", format!("{suggestions:?}")));
+    }
+    let filter = filter(TierFilter::Hot);
+    let candidates = reader.fold_candidates(TENANT, &filter, None, 20).unwrap();
+    found.push(("candidates", format!("{candidates:?}")));
+    found
+}
+
+#[test]
+fn closed_memories_change_no_read() {
+    let (alone, beside) = (engine(false), engine(true));
+    assert!(beside.reader.counts(TENANT).memories > alone.reader.counts(TENANT).memories);
+    assert!(alone.reader.cold_memories(TENANT) > 10, "some are in the cold tier");
+    for (without, with) in reads(&alone).into_iter().zip(reads(&beside)) {
+        assert_eq!(without, with);
+    }
+}
