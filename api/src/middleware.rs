@@ -2,12 +2,15 @@
 //! bytes of its response until they are sent.
 
 use std::any::Any;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::{CACHE_CONTROL, HOST, STRICT_TRANSPORT_SECURITY};
+use axum::http::uri::{Authority, PathAndQuery};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -97,7 +100,8 @@ fn idempotency(request: &Request) -> ApiResult<Option<(String, [u8; 32])>> {
 /// may delay that for as long as it likes.
 pub(crate) async fn counted(State(app): State<App>, request: Request, next: Next) -> Response {
     current::count_response(&app.budgets.responses);
-    let (parts, body) = next.run(request).await.into_parts();
+    let (mut parts, body) = next.run(request).await.into_parts();
+    parts.headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     // Event streams have no size and limits of their own.
     let Some(size) = body.size_hint().exact().filter(|size| *size > 0) else {
         return Response::from_parts(parts, body);
@@ -130,6 +134,28 @@ impl AsRef<[u8]> for Unsent {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
+}
+
+/// Tells browsers to use HTTPS only, for a year. Not on addresses and names of one machine: other
+/// services share them.
+pub(crate) async fn strict_transport(request: Request, next: Next) -> Response {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    let host = host.and_then(|host| host.parse::<Authority>().ok());
+    let host = host.as_ref().or(request.uri().authority()).map(Authority::host);
+    let is_public = host.is_some_and(|host| host.contains('.') && host.parse::<IpAddr>().is_err());
+    let mut response = next.run(request).await;
+    if is_public {
+        let value = HeaderValue::from_static("max-age=31536000");
+        response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, value);
+    }
+    response
+}
+
+/// The response to a request with too many headers, which no handler sees.
+pub fn too_many_headers() -> Response {
+    let message = "the request has too many headers";
+    let error = ApiError::new(ErrorKind::HeadersTooLarge, "too_many_headers", message);
+    error.respond(Uuid::now_v7().to_string())
 }
 
 /// Runs the handler, then discards the rest of the request's body. A client that is still sending

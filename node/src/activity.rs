@@ -4,18 +4,16 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use api::{Budget, Share};
+use api::{NetworkShare, too_many_headers};
 use axum::Error;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::Request;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::extract::{ConnectInfo, Request};
+use axum::response::Response;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http_body::{Frame, SizeHint};
@@ -51,11 +49,7 @@ const PENALTY: Duration = Duration::from_secs(10);
 pub(crate) struct Activity(Arc<Connection>);
 
 struct Connection {
-    /// Its permit as a connection.
-    permit: Share<IpAddr>,
-    /// Open requests of all networks.
-    requests: Arc<Budget<IpAddr>>,
-    idle_timeout: Duration,
+    place: Arc<Place>,
     state: Mutex<State>,
 }
 
@@ -73,11 +67,7 @@ struct State {
 }
 
 impl Activity {
-    pub(crate) fn new(
-        permit: Share<IpAddr>,
-        requests: Arc<Budget<IpAddr>>,
-        idle_timeout: Duration,
-    ) -> Self {
+    pub(crate) fn new(place: Arc<Place>) -> Self {
         let now = Instant::now();
         let silent_until = now + FIRST_REQUEST_TIMEOUT;
         let sending = Vec::new();
@@ -140,7 +130,7 @@ impl State {
 /// A request without a response.
 struct Handling {
     activity: Activity,
-    open: Option<Share<IpAddr>>,
+    open: Option<NetworkShare>,
 }
 
 impl Handling {
@@ -168,7 +158,7 @@ impl Drop for Handling {
 struct Outgoing {
     number: u64,
     activity: Activity,
-    _open: Option<Share<IpAddr>>,
+    _open: Option<NetworkShare>,
 }
 
 /// The body of a response while it is sent.
@@ -287,8 +277,7 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // HTTP/1 has this limit by itself.
         if request.headers().len() > HEADERS_MAX {
-            let response = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response();
-            return std::future::ready(Ok(response)).boxed();
+            return std::future::ready(Ok(too_many_headers())).boxed();
         }
         let Some(handling) = self.activity.start() else {
             let error = io::Error::other("too many open requests from one network");
@@ -313,9 +302,9 @@ mod tests {
     use crate::places::{Bounds, IDLE_TIMEOUT, Places};
 
     fn activity() -> Activity {
-        let [connections, requests] = [(); 2].map(|()| Budget::new(10, 10));
-        let network = IpAddr::from([127, 0, 0, 1]);
-        Activity::new(connections.take(network, 1).unwrap(), requests, IDLE_TIMEOUT)
+        let bounds = Bounds { connections: 10, network_connections: 10, network_requests: 10 };
+        let places = Arc::new(Places::new(bounds, IDLE_TIMEOUT));
+        Activity::new(places.take(([127, 0, 0, 1], 1).into()).unwrap())
     }
 
     #[tokio::test]

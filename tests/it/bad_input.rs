@@ -131,3 +131,31 @@ async fn namespace_header_is_validated_like_the_body() {
     let response = cluster.request(Method::GET, "/agent/nodes/%ff").send().await;
     assert_eq!(response.status, 404, "the id of nothing");
 }
+
+/// Errors before and around the handlers have the same body as theirs.
+#[tokio::test]
+async fn every_error_has_code_and_request_id() {
+    let cluster = options().start();
+    let many = (0..101).fold(cluster.bare_request(Method::GET, "/api/v1/status"), |request, at| {
+        request.header(&format!("x-header-{at}"), "1")
+    });
+    many.send().await.assert_error(431, "too_many_headers");
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(500), "}".repeat(500));
+    let deep = format!(r#"{{"action": "noted", "metadata": {deep}}}"#);
+    let deep = cluster.request(Method::POST, "/activity").raw(deep).send().await;
+    assert!(string(&deep.body["message"]).contains("127 levels"), "{}", deep.body);
+    let options = cluster.bare_request(Method::OPTIONS, "/api/v1/agent/nodes").send().await;
+    options.assert_error(405, "method_not_allowed");
+    let mcp = |name: &str, value: &str| {
+        let request = cluster.client.post(format!("{}/mcp", cluster.url()));
+        let request = request.bearer_auth(&cluster.key).header(name, value);
+        Request(request.json(&json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}))).send()
+    };
+    mcp("Origin", "https://elsewhere.example").await.assert_error(403, "wrong_origin");
+    let listed = cluster.request(Method::GET, "/agent/nodes").send().await;
+    assert_eq!(listed.headers["cache-control"], "no-store");
+    assert!(!listed.headers.contains_key("strict-transport-security"), "of an address");
+    let named = cluster.request(Method::GET, "/agent/nodes").header("Host", "hearth.example");
+    let named = named.send().await;
+    assert_eq!(named.headers["strict-transport-security"], "max-age=31536000");
+}

@@ -111,3 +111,31 @@ async fn tags_and_metadata_are_bounded() {
     cluster.assert_rejected("/agent/search", &search, "metadata").await;
     assert_eq!(cluster.metric("hearth_memories").await, 0.0);
 }
+
+/// What JSON readers would change is rejected, not changed.
+#[tokio::test]
+async fn metadata_is_stored_as_it_was_sent() {
+    let cluster = options().start();
+    let send = |metadata: &str| {
+        let body = format!(r#"{{"label": "x {}", "metadata": {metadata}}}"#, metadata.len());
+        cluster.request(Method::POST, "/agent/nodes").raw(body).send()
+    };
+    let deep = |levels: usize| format!("{{\"a\": {}1{}}}", "[".repeat(levels), "]".repeat(levels));
+    for (metadata, reason) in [
+        (r#"{"a": 9007199254740993}"#, "2^53"),
+        (r#"{"a": {"b": [-9007199254740993]}}"#, "2^53"),
+        (r#"{"a": 123456789012345678901234567890}"#, "2^53"),
+        (r#"{"a": 1, "a": 2}"#, "twice"),
+        (r#"{"a": {"b": 1, "b": 1}}"#, "twice"),
+        (&deep(200), "levels"),
+    ] {
+        let response = send(metadata).await;
+        assert_eq!(response.status, 400, "{metadata}: {}", response.body);
+        assert!(string(&response.body["message"]).contains(reason), "{}", response.body);
+    }
+    for metadata in [r#"{"a": 9007199254740992, "b": -0.125, "c": 1e-7}"#, &deep(100)] {
+        let stored = send(metadata).await.ok();
+        let sent: Value = serde_json::from_str(metadata).unwrap();
+        assert_eq!(stored["metadata"], sent);
+    }
+}

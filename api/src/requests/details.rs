@@ -1,8 +1,10 @@
 //! Tags and metadata in requests, queries and responses.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::Error as _;
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -16,6 +18,9 @@ use crate::requests::values::{Items, NonBlank, object, schema, value};
 
 /// Longest list of tags or entries in a query, in characters.
 const LIST_CHARS_MAX: usize = 512;
+/// Largest integer that every reader of JSON reads as it is.
+const INTEGER_MAX: u64 = 1 << 53;
+const TOO_LARGE: &str = "must have no integer beyond 2^53: write it as a text";
 /// Entries as `name=value`.
 const ENTRIES: &str = "^[^=,]+=[^,]*(,[^=,]+=[^,]*)*$";
 
@@ -59,8 +64,8 @@ schema!([] Metadata, object(Type::Object).build());
 
 impl<'de> Deserialize<'de> for Metadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let entries = BTreeMap::<String, Box<RawValue>>::deserialize(deserializer)?;
-        Self::new(entries).map_err(D::Error::custom)
+        let entries = Entries::<Box<RawValue>>::deserialize(deserializer)?;
+        Self::new(entries.0).map_err(D::Error::custom)
     }
 }
 
@@ -76,10 +81,116 @@ impl Metadata {
         }
         // Equal values get equal texts.
         let entry = |(name, value): (String, Box<RawValue>)| {
-            let value: Value = serde_json::from_str(value.get()).map_err(|_| "is no JSON")?;
-            Ok((name, value.to_string()))
+            let exact: Exact = serde_json::from_str(value.get()).map_err(|error| {
+                let text = error.to_string();
+                match text.starts_with("recursion limit exceeded") {
+                    true => "must have objects and arrays at 127 levels at most".to_owned(),
+                    false => text.split(" at line ").next().unwrap_or_default().to_owned(),
+                }
+            })?;
+            Ok((name, exact.0.to_string()))
         };
-        entries.into_iter().map(entry).collect::<Result<_, _>>().map(Self)
+        entries.into_iter().map(entry).collect::<Result<_, String>>().map(Self)
+    }
+}
+
+/// JSON that is stored as it was sent: no name of an object occurs twice, and no number has more
+/// digits than its type.
+struct Exact(Value);
+
+/// The entries of an object whose names differ.
+struct Entries<T>(BTreeMap<String, T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
+            type Value = Entries<T>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<T>, A::Error> {
+                entries(&mut map).map(Entries)
+            }
+        }
+
+        deserializer.deserialize_map(Object(PhantomData))
+    }
+}
+
+fn entries<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
+    map: &mut A,
+) -> Result<BTreeMap<String, T>, A::Error> {
+    let mut entries = BTreeMap::new();
+    while let Some((name, value)) = map.next_entry::<String, T>()? {
+        if entries.contains_key(&name) {
+            return Err(A::Error::custom(format!("has {name:?} twice")));
+        }
+        entries.insert(name, value);
+    }
+    Ok(entries)
+}
+
+impl<'de> Deserialize<'de> for Exact {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+
+        impl<'de> Visitor<'de> for Any {
+            type Value = Exact;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("JSON")
+            }
+
+            fn visit_unit<E: serde::de::Error>(self) -> Result<Exact, E> {
+                Ok(Exact(Value::Null))
+            }
+
+            fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Exact, E> {
+                Ok(Exact(value.into()))
+            }
+
+            fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Exact, E> {
+                Ok(Exact(value.into()))
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Exact, E> {
+                if value > INTEGER_MAX {
+                    Err(E::custom(TOO_LARGE))
+                } else {
+                    Ok(Exact(value.into()))
+                }
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Exact, E> {
+                let is_exact = value.unsigned_abs() <= INTEGER_MAX;
+                if is_exact { Ok(Exact(value.into())) } else { Err(E::custom(TOO_LARGE)) }
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Exact, E> {
+                // Integers beyond those of 64 bits arrive here.
+                let is_exact = value.fract() != 0.0 || value.abs() <= INTEGER_MAX as f64;
+                if is_exact { Ok(Exact(value.into())) } else { Err(E::custom(TOO_LARGE)) }
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Exact, A::Error> {
+                let mut all = Vec::new();
+                while let Some(Exact(item)) = items.next_element()? {
+                    all.push(item);
+                }
+                Ok(Exact(all.into()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Exact, A::Error> {
+                let all = entries::<Exact, A>(&mut map)?.into_iter();
+                Ok(Exact(Value::Object(all.map(|(name, Exact(value))| (name, value)).collect())))
+            }
+        }
+
+        deserializer.deserialize_any(Any)
     }
 }
 

@@ -145,6 +145,10 @@ impl JsonBody {
 }
 
 fn bad_json(error: &serde_json::Error) -> ApiError {
+    if error.to_string().starts_with("recursion limit exceeded") {
+        let message = "the body has objects or arrays at more than 127 levels";
+        return ApiError::bad_request("bad_json", message);
+    }
     ApiError::bad_request("bad_json", format!("the body is not valid JSON: {error}"))
 }
 

@@ -145,10 +145,17 @@ pub(crate) struct Error {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
+        self.respond(request_id())
+    }
+}
+
+impl ApiError {
+    /// The response to the request with this id.
+    pub(crate) fn respond(self, request_id: String) -> Response {
         let body = Error {
             error: self.code,
             message: self.message,
-            request_id: request_id(),
+            request_id,
             field: self.field,
             oldest: self.oldest,
             duplicate_of: self.duplicate_of.map(Id),

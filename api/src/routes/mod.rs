@@ -57,7 +57,7 @@ use crate::dashboard_files;
 use crate::host::{known_host, one_host};
 use crate::limits::{BODY_BYTES_MAX, FREE_FORM_BYTES_MAX};
 use crate::mcp::{self, McpProfile};
-use crate::middleware::{around, counted, panicked};
+use crate::middleware::{around, counted, panicked, strict_transport};
 use crate::openapi::complete;
 use crate::service::error::{ApiError, ErrorKind};
 
@@ -109,7 +109,12 @@ pub fn public(app: &App, options: PublicOptions) -> Result<Router, String> {
     let routes = routes.layer(from_fn_with_state(app.clone(), counted)).merge(open);
     let routes = routes.merge(guarded(dashboard_files::routes(), DASHBOARD_POLICY));
     // Outside of what checks the key: a browser asks without one what it may send.
-    Ok(finish(routes, app).layer(pages_of(&options.origins)?))
+    let mut routes = finish(routes, app);
+    if let Some(layer) = pages_of(&options.origins)? {
+        routes = routes.layer(layer);
+    }
+    // Without TLS, the node serves one machine.
+    Ok(if options.has_local_pages { routes } else { routes.layer(from_fn(strict_transport)) })
 }
 
 /// Allows web pages of some origins to send requests, and to read the responses (CORS).

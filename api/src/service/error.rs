@@ -32,6 +32,7 @@ pub(crate) enum ErrorKind {
     TooLarge = 413,
     /// The idempotency key belongs to another request.
     KeyReused = 422,
+    HeadersTooLarge = 431,
     /// Too many requests of a kind.
     TooMany = 429,
     Internal = 500,
