@@ -117,8 +117,9 @@ pub fn public(app: &App, options: PublicOptions) -> Result<Router, String> {
     Ok(if options.has_local_pages { routes } else { routes.layer(from_fn(strict_transport)) })
 }
 
-/// Allows web pages of some origins to send requests, and to read the responses (CORS).
-fn pages_of(origins: &[String]) -> Result<CorsLayer, String> {
+/// Allows web pages of some origins to send requests, and to read the responses (CORS). Without
+/// origins, a request of the method OPTIONS is one that no path has.
+fn pages_of(origins: &[String]) -> Result<Option<CorsLayer>, String> {
     const HOUR: Duration = Duration::from_secs(3_600);
     let origin = |text: &String| {
         let is_origin =
@@ -128,17 +129,18 @@ fn pages_of(origins: &[String]) -> Result<CorsLayer, String> {
     };
     let origins: Vec<_> = origins.iter().map(origin).collect::<Result<_, _>>()?;
     if origins.is_empty() {
-        return Ok(CorsLayer::new());
+        return Ok(None);
     }
     let shown = ["x-hearth-index", "x-hearth-node", "x-request-id", "x-hearth-cold-matches"];
-    Ok(CorsLayer::new()
+    let layer = CorsLayer::new()
         .allow_origin(origins)
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(
             shown.map(HeaderName::from_static).into_iter().chain([RETRY_AFTER]).collect::<Vec<_>>(),
         )
-        .max_age(HOUR))
+        .max_age(HOUR);
+    Ok(Some(layer))
 }
 
 /// The public interface as OpenAPI 3.1, in JSON.

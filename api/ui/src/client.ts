@@ -18,6 +18,16 @@ const READ_TIMEOUT = 15_000;
 const WRITE_TIMEOUT = 35_000;
 export const OPERATION_TIMEOUT = 65_000;
 
+/** A path whose values cannot lead to another one: some come from the address of the page. */
+export function at(parts: TemplateStringsArray, ...values: (string | number)[]): string {
+  const encoded = values.map((value) => {
+    // Browsers resolve these, encoded or not.
+    if (/^\.{1,2}$/.test(String(value))) throw new Error(`there is nothing of the name ${value}`);
+    return encodeURIComponent(value);
+  });
+  return String.raw({ raw: parts }, ...encoded);
+}
+
 type Listener = (connection: Connection) => void;
 type Query = Record<string, string | number | boolean | null | undefined>;
 

@@ -34,7 +34,7 @@ function App() {
   const [session, setSession] = useState<Session | null>(null);
   const [error, setError] = useState<Error | null>(null);
   const [isOpening, setOpening] = useState(true);
-  /** A key of an address, while another one is in use. */
+  /** A key of an address, until the person decides. */
   const [offered, setOffered] = useState<string | null>(null);
   /** The client of the session, or of the one that is opened. */
   const current = useRef<Client | null>(null);
@@ -74,11 +74,12 @@ function App() {
   };
   useEffect(() => {
     const [given, stored] = [keyOfAddress(), storedKey()];
-    // Any page may lead here with a key: it replaces no other one without a question.
-    if (given && stored && given !== stored) setOffered(given);
-    const key = stored ?? given;
-    if (key) void signIn(key, stored !== null);
-    else setOpening(false);
+    // Any page may lead here with a key: it is used only after a question.
+    if (stored) void signIn(stored, true).then(() => setOffered(given === stored ? null : given));
+    else {
+      setOffered(given);
+      setOpening(false);
+    }
     const changed = () => {
       const other = keyOfAddress();
       if (other && other !== current.current?.key) setOffered(other);
@@ -87,7 +88,7 @@ function App() {
     return () => removeEventListener("hashchange", changed);
   }, []);
   if (offered && !isOpening) {
-    return <Offer replaces={session?.identity?.agent_label ?? "operator key"} accept={() => signIn(offered, false)} refuse={() => setOffered(null)} />;
+    return <Offer replaces={session && (session.identity?.agent_label ?? "operator key")} accept={() => signIn(offered, false)} refuse={() => setOffered(null)} />;
   }
   if (!session) return <SignIn signIn={signIn} error={error} isOpening={isOpening} />;
   return (
@@ -97,22 +98,28 @@ function App() {
   );
 }
 
-/** The question before a key of an address replaces the one in use. */
-function Offer({ replaces, accept, refuse }: { replaces: string; accept: () => void; refuse: () => void }) {
+/** The question before the key of an address is used, and maybe replaces one. */
+function Offer({ replaces, accept, refuse }: { replaces: string | null; accept: () => void; refuse: () => void }) {
   return (
     <main class="sign-in">
       <section class="card">
-        <h1>Another key</h1>
+        <h1>{replaces ? "Another key" : "Key in the address"}</h1>
         <p>
-          This address has another key than the one in use (<span dir="auto">{replaces}</span>). Use it only if the address is your own: what
-          you store goes to the tenant of the key.
+          {replaces ? (
+            <>
+              This address has another key than the one in use (<span dir="auto">{replaces}</span>).
+            </>
+          ) : (
+            "This address has a key."
+          )}{" "}
+          Use it only if the address is your own: what you store goes to the tenant of the key.
         </p>
         <div class="actions">
-          <button type="button" class="primary" onClick={refuse}>
-            Stay
+          <button type="button" class={replaces ? "primary" : ""} onClick={refuse}>
+            {replaces ? "Stay" : "Do not use it"}
           </button>
-          <button type="button" onClick={accept}>
-            Use the other key
+          <button type="button" class={replaces ? "" : "primary"} onClick={accept}>
+            {replaces ? "Use the other key" : "Use the key"}
           </button>
         </div>
       </section>

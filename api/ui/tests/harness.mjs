@@ -119,6 +119,7 @@ export class Browser {
     });
     await page.goto(`${url}/dashboard${key ? `#key=${key}` : ""}`);
     if (key) {
+      await page.getByRole("button", { name: "Use the key" }).click();
       await page.getByRole("navigation").waitFor();
       await go(page, hash);
     }

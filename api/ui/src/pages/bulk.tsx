@@ -1,5 +1,6 @@
 // Changes of several memories, with a preview of what each change reaches.
 import { useState } from "preact/hooks";
+import { at } from "../client";
 import { ConfirmDialog, Show } from "../components";
 import { RequestError } from "../errors";
 import { beginning } from "../format";
@@ -79,7 +80,7 @@ function Preview({ action, ids, changed, clear, close }: Props & { action: Bulk;
   const client = useClient();
   // As they are now: others may have changed them since the list was loaded.
   const load = async (signal: AbortSignal) => {
-    const reads = ids.map((id) => client.get<Memory>(`/api/v1/agent/nodes/${id}`, {}, signal).catch(absent));
+    const reads = ids.map((id) => client.get<Memory>(at`/api/v1/agent/nodes/${id}`, {}, signal).catch(absent));
     return (await Promise.all(reads)).filter((memory) => memory !== null);
   };
   const loaded = useLoad(load, ids);

@@ -4,7 +4,7 @@ import { Chart, type Series } from "../chart";
 import { Card, Confirm, Empty, ErrorBox, Fact, Form, Input, Page, Show, Table } from "../components";
 import { bytes, count, duration } from "../format";
 import { useAction, useLoad } from "../hooks";
-import { OPERATION_TIMEOUT } from "../client";
+import { at, OPERATION_TIMEOUT } from "../client";
 import { useClient } from "../session";
 import type { Backups, Clock, Cluster, Member, MetricsHistory, Verification } from "../types";
 
@@ -51,7 +51,7 @@ function MemberRow({ member, reload }: { member: Member; reload: () => void }) {
     reload();
   };
   const remove = async () => {
-    await client.act("DELETE", `/cluster/members/${member.id}`, undefined, OPERATION_TIMEOUT);
+    await client.act("DELETE", at`/cluster/members/${member.id}`, undefined, OPERATION_TIMEOUT);
     reload();
   };
   return (

@@ -1,6 +1,7 @@
 // Graph: the hottest memories and the edges between them. A force layout on a canvas; the same
 // memories are a list beside it.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { at } from "../client";
 import { Card, Empty, ErrorBox, Heat, HeatLegend, MemoryLink, Page, Select } from "../components";
 import { band, beginning } from "../format";
 import { colourOf, draw, Layout, nameOf, type Point } from "../graph-layout";
@@ -39,7 +40,7 @@ export function GraphPage({ path }: { path: string[] }) {
   const [chosen, setChosen] = useState<string | null>(start ?? null);
   const load = async (signal: AbortSignal): Promise<Content> => {
     if (start) {
-      const memory = await client.get<Memory>(`/api/v1/agent/nodes/${start}`, {}, signal);
+      const memory = await client.get<Memory>(at`/api/v1/agent/nodes/${start}`, {}, signal);
       return merged({ memories: new Map([[start, memory]]), links: new Map() }, await neighboursOf(start, signal));
     }
     if (may(session, "admin")) {
@@ -49,7 +50,7 @@ export function GraphPage({ path }: { path: string[] }) {
     return content(await client.get<Memory[]>("/api/v1/agent/hot_nodes", { limit: size }, signal), []);
   };
   const neighboursOf = async (id: string, signal?: AbortSignal): Promise<Content> => {
-    const { neighbors } = await client.get<Neighbours>(`/api/v1/agent/graph/neighbors/${id}`, { limit: NEIGHBOURS }, signal);
+    const { neighbors } = await client.get<Neighbours>(at`/api/v1/agent/graph/neighbors/${id}`, { limit: NEIGHBOURS }, signal);
     const links = neighbors.map((other) => ({ source: id, target: other.id, relation: other.relation, weight: other.weight }));
     return content(neighbors, links);
   };

@@ -1,5 +1,6 @@
 // Keys and access: the keys of the tenant, the access rules, and who could read a namespace.
 import { useState } from "preact/hooks";
+import { at } from "../client";
 import { Card, Confirm, Dialog, Empty, Form, Input, Page, Select, Show, ShownKey, Table } from "../components";
 import { age, moment } from "../format";
 import { type Loaded, useAction, useLoad, useSettled } from "../hooks";
@@ -72,14 +73,14 @@ export function KeysPage() {
 function KeyRow({ of: key, reload, show }: { of: Key; reload: () => void; show: (key: CreatedKey) => void }) {
   const client = useClient();
   const rotate = async () => {
-    const rotated = await client.act<CreatedKey>("POST", `/api/v1/keys/${key.id}/rotate`, { overlap_seconds: 3600 });
+    const rotated = await client.act<CreatedKey>("POST", at`/api/v1/keys/${key.id}/rotate`, { overlap_seconds: 3600 });
     show(rotated);
     reload();
   };
   // The text of a key begins with its id.
   const isOwn = client.key.startsWith(`sk-hearth-${key.id}`);
   const revoke = async () => {
-    await client.act("DELETE", `/api/v1/keys/${key.id}`);
+    await client.act("DELETE", at`/api/v1/keys/${key.id}`);
     reload();
   };
   return (
@@ -185,7 +186,7 @@ function Rules({ keys, loaded, changed }: { keys: Key[]; loaded: Loaded<RuleList
     changed();
   });
   const remove = async (rule: Rule) => {
-    await client.act("DELETE", `/api/v1/namespaces/acl/${rule.id}`);
+    await client.act("DELETE", at`/api/v1/namespaces/acl/${rule.id}`);
     changed();
   };
   const name = (id: string) => (id === "*" ? "every key" : (keys.find((key) => key.id === id)?.name ?? id));

@@ -1,6 +1,7 @@
 // One memory: its text, heat, edges, history and origin, and what can be done with it.
 import { useMemo, useState } from "preact/hooks";
 import { Chart, type Series } from "../chart";
+import { at } from "../client";
 import { Card, Confirm, Empty, ErrorBox, Fact, Form, Heat, Input, Marks, MemoryLink, More, NumberInput, Page, Select, Show, Table, TextArea } from "../components";
 import { age, duration, eventWords, moment } from "../format";
 import { floorOf, halfLife, heatAt } from "../heat-curve";
@@ -15,7 +16,7 @@ const EVENTS = 50;
 
 export function MemoryRecord({ id }: { id: string }) {
   const client = useClient();
-  const loaded = useLoad((signal) => client.get<AnchoredMemory>(`/api/v1/agent/nodes/${encodeURIComponent(id)}`, { anchor: true }, signal), id);
+  const loaded = useLoad((signal) => client.get<AnchoredMemory>(at`/api/v1/agent/nodes/${id}`, { anchor: true }, signal), id);
   return (
     <Page title="Memory" actions={<a href="#/memories">All memories</a>}>
       <Show loaded={loaded}>
@@ -61,7 +62,7 @@ function Text({ memory, reload }: { memory: Memory; reload: () => void }) {
 
 function Actions({ memory, reload, edit }: { memory: Memory; reload: () => void; edit: () => void }) {
   const client = useClient();
-  const path = `/api/v1/agent/nodes/${memory.id}`;
+  const path = at`/api/v1/agent/nodes/${memory.id}`;
   const change = useAction(async (changes: MemoryChanges) => {
     await client.write("PATCH", path, changes);
     reload();
@@ -142,7 +143,7 @@ function Edit({ memory, close }: { memory: Memory; close: () => void }) {
     const names = Object.keys(texts) as (keyof typeof texts)[];
     const changed = names.filter((name) => texts[name] !== initial[name]);
     const changes = changed.map((name) => [name, (VALUES[name] ?? String)(texts[name])]);
-    if (changes.length > 0) await client.write("PATCH", `/api/v1/agent/nodes/${memory.id}`, Object.fromEntries(changes));
+    if (changes.length > 0) await client.write("PATCH", at`/api/v1/agent/nodes/${memory.id}`, Object.fromEntries(changes));
     close();
   });
   return (
@@ -262,7 +263,7 @@ function Facts({ memory }: { memory: Memory }) {
 function Edges({ id }: { id: string }) {
   const client = useClient();
   const query = { limit: NEIGHBOURS };
-  const loaded = useLoad((signal) => client.get<Neighbours>(`/api/v1/agent/graph/neighbors/${id}`, query, signal), id);
+  const loaded = useLoad((signal) => client.get<Neighbours>(at`/api/v1/agent/graph/neighbors/${id}`, query, signal), id);
   return (
     <Card title="Edges" actions={<a href={`#/graph/${id}`}>Show in the graph</a>}>
       <Show loaded={loaded}>

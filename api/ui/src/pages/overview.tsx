@@ -148,9 +148,11 @@ function Usage() {
             <Fact name="memories">
               <Share used={storage.total_nodes} max={org.nodes_limit} />
             </Fact>
-            <Fact name="keys">
-              <Share used={org.seats_used} max={org.max_seats} />
-            </Fact>
+            {org.seats_used !== null && (
+              <Fact name="keys">
+                <Share used={org.seats_used} max={org.max_seats} />
+              </Fact>
+            )}
             <Fact name="text">{bytes(storage.total_size_bytes)}</Fact>
             {Object.entries(org.limits)
               .filter(([name, max]) => max !== null && name !== "memories" && name !== "keys")

@@ -2,6 +2,11 @@
 import { useState } from "preact/hooks";
 import { ErrorBox, Input } from "../components";
 
+/** Whether the node runs on this machine, where its files are. */
+function isLoopback(): boolean {
+  return ["localhost", "[::1]"].includes(location.hostname) || location.hostname.startsWith("127.");
+}
+
 export function SignIn(props: {
   signIn: (key: string, keep: boolean) => void;
   error: Error | null;
@@ -18,8 +23,13 @@ export function SignIn(props: {
       <form class="card" onSubmit={submit}>
         <h1>Hearth</h1>
         <p>
-          Paste an API key of your tenant. <code>hearth open</code> opens this page with the key of your profile. The first
-          key is in the file <code>admin.key</code> in the data folder of node 1.
+          Paste an API key of your tenant. <code>hearth open</code> opens this page with the key of your profile.
+          {isLoopback() && (
+            <>
+              {" "}
+              The first key is in the file <code>admin.key</code> in the data folder of node 1.
+            </>
+          )}
         </p>
         <Input
           label="Key"

@@ -1,5 +1,6 @@
 // Tenants: their tiers, limits and use. For operators.
 import { useState } from "preact/hooks";
+import { at } from "../client";
 import { Card, Confirm, Dialog, Form, Input, Page, Select, Show, ShownKey, Table } from "../components";
 import { count, moment } from "../format";
 import { useAction, useLoad } from "../hooks";
@@ -89,7 +90,7 @@ interface TenantRowProps {
 function TenantRow({ tenant, tiers, reload, show }: TenantRowProps) {
   const client = useClient();
   const [isChanging, setChanging] = useState(false);
-  const path = `/cluster/tenants/${tenant.id}`;
+  const path = at`/cluster/tenants/${tenant.id}`;
   const isActive = tenant.state === "active";
   const done = () => {
     setChanging(false);
@@ -183,7 +184,7 @@ function ChangeForm(props: { tenant: Tenant; tiers: string[]; close: () => void;
   const [tier, setTier] = useState(tenant.tier);
   const [texts, setTexts] = useState<Record<string, string>>(Object.fromEntries(own.map(([limit, { max }]) => [limit, String(max ?? UNLIMITED)])));
   const save = useAction(async () => {
-    await client.act("PATCH", `/cluster/tenants/${tenant.id}`, { name, tier, limits: limitsOf(texts) });
+    await client.act("PATCH", at`/cluster/tenants/${tenant.id}`, { name, tier, limits: limitsOf(texts) });
     done();
   });
   return (
@@ -204,7 +205,7 @@ function TierRow({ tier, reload }: { tier: Tier; reload: () => void }) {
   const client = useClient();
   const [isChanging, setChanging] = useState(false);
   const [texts, setTexts] = useState<Record<string, string>>({});
-  const path = `/cluster/tiers/${encodeURIComponent(tier.name)}`;
+  const path = at`/cluster/tiers/${tier.name}`;
   const begin = () => {
     setTexts(Object.fromEntries(Object.entries(tier.limits).map(([name, max]) => [name, String(max)])));
     setChanging(true);
@@ -252,7 +253,7 @@ function NewTier({ tiers, reload }: { tiers: string[]; reload: () => void }) {
   const [texts, setTexts] = useState<Record<string, string>>({});
   const save = useAction(async () => {
     if (tiers.includes(name.trim())) throw new Error("This tier exists: change it in the table.");
-    await client.act("PUT", `/cluster/tiers/${encodeURIComponent(name.trim())}`, { limits: limitsOf(texts) });
+    await client.act("PUT", at`/cluster/tiers/${name.trim()}`, { limits: limitsOf(texts) });
     setName("");
     setTexts({});
     reload();

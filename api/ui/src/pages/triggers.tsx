@@ -1,5 +1,6 @@
 // Triggers: the list, the history, and deliveries with dead letters.
 import { useState } from "preact/hooks";
+import { at } from "../client";
 import { Card, Confirm, Empty, ErrorBox, More, Page, Select, Show, Table } from "../components";
 import { age, count } from "../format";
 import { useAction, useChanges, useLoad, usePages } from "../hooks";
@@ -55,7 +56,7 @@ export function TriggersPage() {
 
 function Row({ trigger, canWrite, reload }: { trigger: Trigger; canWrite: boolean; reload: () => void }) {
   const client = useClient();
-  const path = `/api/v1/triggers/${trigger.id}`;
+  const path = at`/api/v1/triggers/${trigger.id}`;
   const toggle = useAction(async () => {
     await client.act("PATCH", path, { enabled: !trigger.enabled });
     reload();
