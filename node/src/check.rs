@@ -9,12 +9,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::config::Config;
+use crate::config::{Config, Operator};
 use crate::credentials::Credentials;
 use crate::disk::Disk;
 use crate::embed::Embedders;
 use crate::error::{cannot, text};
 use crate::identity;
+use crate::operator_key::read_operator_key;
 use crate::tls;
 use crate::webhooks::Webhooks;
 
@@ -33,19 +34,17 @@ pub(crate) async fn check(config: &Config) -> Vec<(&'static str, CheckResult)> {
     let mut results = vec![
         ("certificates", certificates(config)),
         ("peer certificate", peer_certificate(config)),
+        ("peer address", own_address(config)),
         ("operator key", operator_key(config)),
         ("data folder", data_folder(config)),
         ("cluster key", cluster_key(config)),
         ("model", Embedders::start(&config.embedder).map(|embedders| embedders.model().name)),
     ];
     let Config { public, operator, peer, .. } = config;
-    for (name, address) in [
-        ("public listener", public.listen),
-        ("operator listener", operator.listen),
-        ("peer listener", peer.listen),
-    ] {
+    for (name, address) in [("public listener", public.listen), ("peer listener", peer.listen)] {
         results.push((name, listener(address)));
     }
+    results.push(("operator listener", operator_listener(operator)));
     let mut slowest = Duration::ZERO;
     for address in config.cluster.members.values() {
         let (result, took) = member(address).await;
@@ -141,10 +140,33 @@ fn peer_certificate(config: &Config) -> CheckResult {
     Ok(format!("valid for {host}"))
 }
 
+/// The other nodes connect to the address in their list of members.
+fn own_address(config: &Config) -> CheckResult {
+    let address = config.peer.advertised_address();
+    match config.cluster.members.get(&config.node.id) {
+        Some(listed) if *listed != address => Err(format!(
+            "{address} is not {listed}, which cluster.members has for this node: set peer.address"
+        )),
+        _ => Ok(address),
+    }
+}
+
+/// What other nodes need of this one. At another address than the others know, it takes part in nothing.
+/// A certificate may be renewed while it runs.
+pub(crate) fn check_peer_settings(config: &Config) -> Result<(), String> {
+    own_address(config)?;
+    if let Err(reason) = peer_certificate(config) {
+        tracing::error!(reason, "the peer certificate does not fit");
+    }
+    Ok(())
+}
+
 fn operator_key(config: &Config) -> CheckResult {
     match &config.operator.key_file {
-        // `Credentials::load` reads it.
-        Some(file) => Ok(format!("{}", file.display())),
+        Some(file) => {
+            read_operator_key(file)?;
+            Ok(format!("{}", file.display()))
+        }
         None => Ok("none: `hearth cluster` is refused".into()),
     }
 }
@@ -181,6 +203,22 @@ fn listener(address: impl std::net::ToSocketAddrs + Display) -> CheckResult {
             Ok(format!("{address} is in use, perhaps by this node"))
         }
         Err(error) => Err(format!("cannot listen on {address}: {error}")),
+    }
+}
+
+/// It has no TLS, so it is for one machine or a network of operators.
+fn operator_listener(operator: &Operator) -> CheckResult {
+    let found = listener(operator.listen)?;
+    let Operator { listen, key_file, .. } = operator;
+    match (listen.ip().is_unspecified(), key_file) {
+        (false, _) => Ok(found),
+        (true, None) => Err(format!(
+            "{listen} is open to every network without a key: set operator.listen to loopback, or \
+             operator.key_file"
+        )),
+        (true, Some(_)) => {
+            Ok(format!("{found}; every network that reaches it reads health and metrics"))
+        }
     }
 }
 

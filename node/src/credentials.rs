@@ -96,10 +96,11 @@ pub(crate) struct Reloader {
 
 impl Reloader {
     /// Reads the files again on each SIGHUP, and when they have changed and then stay as they are
-    /// for an interval. If one of them is not usable, all previous credentials stay in use. Open
+    /// for an interval. If one of them is not usable, all previous credentials stay in use, and the
+    /// files are read again at each interval. Open
     /// connections of clients keep the certificates with which they began.
     pub(crate) async fn reload_task(mut self, mut hangups: Signal) {
-        let mut last = self.files.clone();
+        let (mut last, mut last_error) = (self.files.clone(), None);
         loop {
             tokio::select! {
                 hangup = hangups.recv() => if hangup.is_none() { return },
@@ -112,11 +113,17 @@ impl Reloader {
                     }
                 }
             }
-            self.files = states_of_files(&self.config);
+            let read = states_of_files(&self.config);
             match self.reload() {
-                Ok(()) => tracing::info!("certificates and operator key reloaded"),
+                Ok(()) => {
+                    // What failed is tried again at the next interval.
+                    (self.files, last_error) = (read, None);
+                    tracing::info!("certificates and operator key reloaded");
+                }
+                Err(error) if last_error.as_ref() == Some(&error) => {}
                 Err(error) => {
                     tracing::error!(error, "reload failed; the previous credentials stay in use");
+                    last_error = Some(error);
                 }
             }
         }

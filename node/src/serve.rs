@@ -16,6 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::background::BackgroundTasks;
 use crate::backup::{BackupMetrics, Backups, LogShipping, Schedule};
 use crate::bootstrap::bootstrap_cluster;
+use crate::check::check_peer_settings;
 use crate::config::Config;
 use crate::credentials::{Credentials, Reloader, expiry_metric};
 use crate::disk::disk_task;
@@ -112,6 +113,12 @@ pub(crate) async fn serve(
         () = stop_requested(while_stdin_open) => Ok(()),
     };
     stop(&config, engine, &app, tasks, shared.handle, ended).await
+}
+
+/// Starts the log, and checks what needs no part of the node.
+fn begin(config: &Config) -> Result<(), String> {
+    start_logging(&config.log)?;
+    check_peer_settings(config)
 }
 
 /// What the public listener offers.

@@ -70,6 +70,10 @@ pub(crate) struct Condition {
     pub(crate) release: Release,
 }
 
+/// How often an earlier process sends after a later one, if there are two: late messages of a process
+/// that was started again do so once.
+const RETURNS_OF_TWO: u32 = 4;
+
 /// The contact of this node with its peers.
 pub(crate) struct Contact {
     started_at: Instant,
@@ -96,6 +100,9 @@ struct PeerCondition {
     disk_full: bool,
     is_unfit: bool,
     release: Release,
+    /// The process before this one, and how often an earlier one sent again after a later one.
+    former_boot: Option<u64>,
+    returns: u32,
 }
 
 impl PeerCondition {
@@ -155,26 +162,44 @@ impl Contact {
     }
 
     /// Records the condition in a message that arrives at `boottime` from `node`. Returns the delay of
-    /// the message beyond the usual.
+    /// the message beyond the usual, and whether two processes turn out to send as this node.
     pub(crate) fn record_condition(
         &self,
         node: NodeId,
         condition: Condition,
         boottime: Duration,
-    ) -> Duration {
+    ) -> (Duration, bool) {
         let now = Instant::now();
         let arrived_micros = i64::try_from(micros(now - self.started_at)).unwrap_or(i64::MAX);
         let sent_micros = i64::try_from(condition.since_boot_micros).unwrap_or(i64::MAX);
         let mut state = self.state.lock();
-        let last = state.peers.remove(&node).filter(|peer| peer.delay.boot == condition.boot);
+        let last = state.peers.remove(&node);
+        let (mut former_boot, mut returns) =
+            last.as_ref().map_or((None, 0), |peer| (peer.former_boot, peer.returns));
+        let is_other = |peer: &PeerCondition| peer.delay.boot != condition.boot;
+        if let Some(peer) = last.as_ref().filter(|peer| is_other(peer)) {
+            returns = if former_boot == Some(condition.boot) { returns + 1 } else { 0 };
+            former_boot = Some(peer.delay.boot);
+        }
+        let are_two = returns == RETURNS_OF_TWO && last.as_ref().is_some_and(is_other);
+        let last = last.filter(|peer| !is_other(peer));
         let mut delay =
             last.map_or_else(|| DelayFilter::new(condition.boot, now), |peer| peer.delay);
         let excess = delay.record(arrived_micros.saturating_sub(sent_micros), now);
         let Condition { wall_clock, disk_full, is_unfit, release, .. } = condition;
         let sampled_at = boottime;
-        let peer = PeerCondition { wall_clock, sampled_at, delay, disk_full, is_unfit, release };
+        let peer = PeerCondition {
+            wall_clock,
+            sampled_at,
+            delay,
+            disk_full,
+            is_unfit,
+            release,
+            former_boot,
+            returns,
+        };
         state.peers.insert(node, peer);
-        excess
+        (excess, are_two)
     }
 
     /// The wall clock of each of these nodes; `None` without a fresh sample. `own` is that of the
@@ -343,6 +368,19 @@ mod tests {
         assert_eq!(median(&[1, 2, 3], at(864_102, 12)), Some(102), "own step has no effect");
         assert_eq!(median(&[1, 2, 3], at(9, 3_610)), Some(3_690), "a silent node still counts");
         assert_eq!(median(&[1, 2, 3], at(3_593, 3_613)), None, "samples are too old");
+    }
+
+    #[test]
+    fn two_processes_of_one_node_are_noticed_once() {
+        let contact = Contact::new(7);
+        let send = |boot| {
+            let condition = Condition { boot, ..clocks(SECOND) };
+            contact.record_condition(2, condition, Duration::from_secs(1)).1
+        };
+        let restarted = [1, 1, 2, 1, 2, 2, 3, 3, 2, 3].map(send);
+        assert!(!restarted.contains(&true), "late messages of the process before");
+        let twins = [3, 4, 3, 4, 3, 4, 3, 4, 3].map(send);
+        assert_eq!(twins.iter().filter(|are_two| **are_two).count(), 1);
     }
 
     #[test]

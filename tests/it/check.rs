@@ -67,13 +67,18 @@ async fn check_names_what_is_wrong() {
         ("HEARTH__EMBEDDER__KIND", "onnx", "model"),
         ("HEARTH__CLUSTER__MEMBERS", "1=no-such-host.invalid:1", "[-] member: cannot resolve"),
         ("HEARTH__PUBLIC__LISTEN", "192.0.2.1:1", "cannot listen on 192.0.2.1:1"),
+        ("HEARTH__OPERATOR__KEY_FILE", "/no/such/key", "[-] operator key: cannot use /no/such/key"),
+        ("HEARTH__OPERATOR__LISTEN", "0.0.0.0", "HEARTH__OPERATOR__LISTEN"),
+        ("HEARTH__CLUSTER__MEMBERS", "1=127.0.0.1:1", "[-] peer address: 127.0.0.1"),
     ] {
         let no_model = ("HEARTH__EMBEDDER__MODEL", "/no/such/folder");
         let (succeeded, text) = check(&cluster, &[(name, value), no_model]).await;
         assert!(!succeeded && text.contains(wrong), "{name}: {text}");
     }
-    let (succeeded, text) = check(&cluster, &[("HEARTH_NODE__ID", "1")]).await;
-    assert!(!succeeded && text.contains("write HEARTH__NODE__ID"), "{text}");
+    for name in ["HEARTH_NODE__ID", "HEARTH_NODE_ID"] {
+        let (succeeded, text) = check(&cluster, &[(name, "1")]).await;
+        assert!(!succeeded && text.contains("write HEARTH__NODE__ID"), "{text}");
+    }
     renew(&cluster, "127.0.0.1", "9").await;
     let (succeeded, text) = check(&cluster, &[]).await;
     assert!(!succeeded && text.contains("expires in 8 days: renew it"), "{text}");

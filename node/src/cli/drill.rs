@@ -99,6 +99,8 @@ async fn serve(config: &Config, file: &std::path::Path, data: PathBuf) -> Result
         ("HEARTH__OPERATOR__LISTEN", listen(operator)),
         ("HEARTH__PEER__LISTEN", listen(peer)),
         ("HEARTH__BACKUP__URL", String::new()),
+        // It is alone, at another address.
+        ("HEARTH__CLUSTER__MEMBERS", String::new()),
     ];
     let mut node = Node::new(config.node.id, data, ports, config.public.plain_http);
     node.start_on(file, &[], &environment)?;

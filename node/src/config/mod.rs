@@ -17,7 +17,8 @@ pub(crate) use sections::{
     Backup, Cluster, Disk, Embedder, EmbedderKind, Log, LogCompaction, LogFormat, Mcp, Memory,
     Node, Operator, Peer, Public, Raft, Search, Webhooks,
 };
-use source::Source;
+use sections::{DEFAULTS, REQUIRED};
+use source::{MISTYPED_PREFIX, PREFIX, SEPARATOR, Source};
 
 use crate::error::text;
 
@@ -63,10 +64,13 @@ impl Config {
     ) -> Result<Self, String> {
         let invalid = |message| format!("{}: {message}", path.display());
         let bad_key = |message| format!("invalid configuration: {message}");
-        let defaults = Source::file(Path::new("the defaults"), sections::DEFAULTS).map_err(text)?;
+        let defaults = Source::file(Path::new("the defaults"), DEFAULTS).map_err(text)?;
         let file = Source::file(path, toml).map_err(|error| invalid(text(error)))?;
         let mut sources = Figment::from(defaults).merge(file);
         for (name, value) in environment {
+            if let Some(setting) = mistyped(&name) {
+                return Err(bad_key(format!("{name} is no setting: write {setting}")));
+            }
             if let Some(variable) = Source::variable(&name, &value).map_err(bad_key)? {
                 sources = sources.merge(variable);
             }
@@ -138,6 +142,22 @@ impl Config {
     }
 }
 
+/// The variable that is meant by one that joins section and key by one underscore.
+fn mistyped(variable: &str) -> Option<String> {
+    let name = variable.strip_prefix(MISTYPED_PREFIX)?.to_lowercase();
+    let defaults: toml::Table = DEFAULTS.parse().ok()?;
+    let keys = |(section, keys): (String, toml::Value)| {
+        let keys: Vec<_> =
+            keys.as_table().into_iter().flat_map(toml::Table::keys).cloned().collect();
+        keys.into_iter().map(move |key| (section.clone(), key))
+    };
+    let required = REQUIRED.iter().filter_map(|setting| setting.split_once('.'));
+    let required = required.map(|(section, key)| (section.to_owned(), key.to_owned()));
+    let mut settings = defaults.into_iter().flat_map(keys).chain(required);
+    let found = settings.find(|(section, key)| format!("{section}_{key}") == name)?;
+    Some(format!("{PREFIX}{}{SEPARATOR}{}", found.0, found.1).to_uppercase())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -161,7 +181,7 @@ mod tests {
     fn sample_file_is_valid_and_states_the_defaults() {
         let config = with(&[]).unwrap();
         let sample: toml::Table = SAMPLE.parse().unwrap();
-        let mut defaults: toml::Table = sections::DEFAULTS.parse().unwrap();
+        let mut defaults: toml::Table = DEFAULTS.parse().unwrap();
         // The sample shows an example of the members.
         defaults.remove("cluster");
         for (section, keys) in defaults {

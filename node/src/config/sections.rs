@@ -13,6 +13,23 @@ use serde::Deserialize;
 
 use crate::config::source::{list, members, pauses};
 
+/// Keys without a default.
+pub(super) const REQUIRED: [&str; 13] = [
+    "node.id",
+    "node.data",
+    "node.tenant",
+    "public.listen",
+    "public.certificate",
+    "public.key",
+    "operator.key_file",
+    "peer.listen",
+    "peer.address",
+    "peer.authority",
+    "peer.certificate",
+    "peer.key",
+    "memory.max_bytes",
+];
+
 /// The optional sections, with all keys that have a default.
 pub(super) const DEFAULTS: &str = r#"
 [public]

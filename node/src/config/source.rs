@@ -15,11 +15,11 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 /// Prefix of all environment variables.
-const PREFIX: &str = "HEARTH__";
+pub(super) const PREFIX: &str = "HEARTH__";
 /// With it, `HEARTH_CACHE` and other variables are no settings.
-const MISTYPED_PREFIX: &str = "HEARTH_";
+pub(super) const MISTYPED_PREFIX: &str = "HEARTH_";
 /// Separates the section from the key in the name of a variable.
-const SEPARATOR: &str = "__";
+pub(super) const SEPARATOR: &str = "__";
 const RETRY_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 /// Keys with their values, and the source of both.

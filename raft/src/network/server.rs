@@ -210,7 +210,15 @@ impl Server {
         local.check_peer(&request.from)?;
         local.check_incarnation(request.incarnation)?;
         let boottime = local.clock.read().boottime;
-        Ok(local.contact.record_condition(request.from.node, request.condition, boottime))
+        let node = request.from.node;
+        let (delay, are_two) = local.contact.record_condition(node, request.condition, boottime);
+        if are_two {
+            tracing::error!(
+                node,
+                "two processes send as this node: one of them has a copy of its data folder; stop it"
+            );
+        }
+        Ok(delay)
     }
 
     async fn run(&self, from: NodeId, call: Rpc, timing: Timing) -> RpcResult {
