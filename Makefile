@@ -159,9 +159,10 @@ soak: setup kept
 	@deploy/setup/node.sh "$(CACHE)" tests/azurite azurite
 	@cargo test --quiet --release -p tests \
 	    --features failpoints --test it backup_buckets -- --ignored --nocapture
-	@HEARTH_SECONDS=600 HEARTH_PERCENTILE=99 HEARTH_LATENCY_MS=100 HEARTH_REQUESTS=1000 HEARTH_SHARED=1 cargo test --quiet \
+	@HEARTH_SECONDS=600 HEARTH_PERCENTILE=99 HEARTH_LATENCY_MS=100 HEARTH_REQUESTS=1000 HEARTH_SHARED=1 \
+	    HEARTH_CONNECTIONS=1024 cargo test --quiet \
 	    --release -p tests --features failpoints --test it -- hostile::together hostile::shares \
-	    hostile::tenants --nocapture --test-threads 1
+	    hostile::tenants hostile::connections --nocapture --test-threads 1
 	@HEARTH_TENANTS=9999 cargo test --quiet --release -p tests \
 	    --features failpoints --test it idle_tenants -- --nocapture
 	@HEARTH_INPUTS=500000 HEARTH_SEED=7 cargo test --quiet --release -p tests \
