@@ -17,7 +17,7 @@ pub(crate) use sections::{
     Backup, Cluster, Disk, Embedder, EmbedderKind, Log, LogCompaction, LogFormat, Mcp, Memory,
     Node, Operator, Peer, Public, Raft, Search, Webhooks,
 };
-use sections::{DEFAULTS, REQUIRED};
+use sections::{DEFAULTS, WITHOUT_DEFAULT};
 use source::{MISTYPED_PREFIX, PREFIX, SEPARATOR, Source};
 
 use crate::error::text;
@@ -145,22 +145,26 @@ impl Config {
 /// The variable that is meant by one that joins section and key by one underscore.
 fn mistyped(variable: &str) -> Option<String> {
     let name = variable.strip_prefix(MISTYPED_PREFIX)?.to_lowercase();
-    let defaults: toml::Table = DEFAULTS.parse().ok()?;
-    let keys = |(section, keys): (String, toml::Value)| {
-        let keys: Vec<_> =
-            keys.as_table().into_iter().flat_map(toml::Table::keys).cloned().collect();
-        keys.into_iter().map(move |key| (section.clone(), key))
-    };
-    let required = REQUIRED.iter().filter_map(|setting| setting.split_once('.'));
-    let required = required.map(|(section, key)| (section.to_owned(), key.to_owned()));
-    let mut settings = defaults.into_iter().flat_map(keys).chain(required);
-    let found = settings.find(|(section, key)| format!("{section}_{key}") == name)?;
-    Some(format!("{PREFIX}{}{SEPARATOR}{}", found.0, found.1).to_uppercase())
+    let is_it = |(section, key): &(String, String)| format!("{section}_{key}") == name;
+    let (section, key) = settings().into_iter().find(is_it)?;
+    Some(format!("{PREFIX}{section}{SEPARATOR}{key}").to_uppercase())
+}
+
+/// Section and key of every setting.
+fn settings() -> Vec<(String, String)> {
+    let defaults = DEFAULTS.lines().scan("", |section, line| {
+        let opened = line.strip_prefix('[').and_then(|line| line.strip_suffix(']'));
+        *section = opened.unwrap_or(*section);
+        Some(line.split_once(" = ").map(|(key, _)| (*section, key)))
+    });
+    let others = WITHOUT_DEFAULT.iter().map(|setting| setting.split_once('.'));
+    let all = defaults.chain(others).flatten();
+    all.map(|(section, key)| (section.to_owned(), key.to_owned())).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::time::Duration;
 
     use super::*;
@@ -193,6 +197,28 @@ mod tests {
         assert_eq!(config.embedder.threads, sections::default_threads());
         assert_eq!(config.embedder.kind, EmbedderKind::default());
         assert_eq!(config.node.tenant, sections::default_tenant());
+    }
+
+    #[test]
+    fn sample_file_has_every_setting() {
+        // Optional keys are comments in it.
+        let lines = SAMPLE.lines().map(|line| {
+            let key = line
+                .strip_prefix("# ")
+                .filter(|line| line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')));
+            key.unwrap_or(line)
+        });
+        let sample: toml::Table = lines.collect::<Vec<_>>().join("\n").parse().unwrap();
+        let keys = |(section, keys): (String, toml::Value)| {
+            let keys: Vec<_> = keys.as_table().unwrap().keys().cloned().collect();
+            keys.into_iter().map(move |key| (section.clone(), key))
+        };
+        let of_sample: BTreeSet<_> = sample.into_iter().flat_map(keys).collect();
+        assert_eq!(of_sample, settings().into_iter().collect());
+        assert_eq!(mistyped("HEARTH_BACKUP_URL").unwrap(), "HEARTH__BACKUP__URL");
+        for other in ["HEARTH_OPERATOR_KEY", "HEARTH_PEER_PORT", "HEARTH__NODE__ID"] {
+            assert_eq!(mistyped(other), None, "{other}");
+        }
     }
 
     #[test]

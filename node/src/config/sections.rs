@@ -13,8 +13,8 @@ use serde::Deserialize;
 
 use crate::config::source::{list, members, pauses};
 
-/// Keys without a default.
-pub(super) const REQUIRED: [&str; 13] = [
+/// The other keys.
+pub(super) const WITHOUT_DEFAULT: [&str; 22] = [
     "node.id",
     "node.data",
     "node.tenant",
@@ -28,6 +28,15 @@ pub(super) const REQUIRED: [&str; 13] = [
     "peer.certificate",
     "peer.key",
     "memory.max_bytes",
+    "disk.reserve_bytes",
+    "backup.url",
+    "embedder.kind",
+    "embedder.model",
+    "embedder.library",
+    "embedder.threads",
+    "embedder.change_per_second",
+    "webhooks.key",
+    "webhooks.authority",
 ];
 
 /// The optional sections, with all keys that have a default.
