@@ -152,7 +152,7 @@ impl Context<'_> {
         Ok(!is_guarded || self.is_admin_key(key)?)
     }
 
-    /// Who changes a memory by a key; `None` if that was deleted.
+    /// Who acts by a key; `None` if that was deleted.
     pub(super) fn editor(&self, key: KeyId) -> Result<Option<Editor>> {
         let row: Option<ApiKey> = self.draft.record(&Key::ApiKey(self.tenant, key))?;
         Ok(row.map(|row| Editor { key, agent: row.name }))

@@ -12,7 +12,6 @@ use crate::decide::outbox;
 use crate::error::Result;
 use crate::index::triggers::CompiledTrigger;
 use crate::model::access::Access;
-use crate::model::api_key::ApiKey;
 use crate::model::id::{KeyId, MemoryId, TenantId, TriggerId};
 use crate::model::journal::{EventKind, FiredTrigger, FiringResult, MemoryField};
 use crate::model::limits::Limit;
@@ -21,7 +20,6 @@ use crate::model::template::TemplateContext;
 use crate::model::trigger::{Notification, TAG_BYTES_MAX, Trigger, TriggerAction, TriggerEvent};
 use crate::model::trigger_match::{HeatTransition, SkipReason, Subject};
 use crate::reader::Reader;
-use crate::table::key::Key;
 use crate::table::view::View;
 
 /// Share of its heat that `deprecate` leaves.
@@ -229,13 +227,13 @@ fn notify(
     // The caller did not cause what a tick finds.
     if event.transition.is_none() {
         let owner = match compiled.trigger.owner {
-            Some(owner) => context.draft.record::<ApiKey>(&Key::ApiKey(event.tenant, owner))?,
+            Some(owner) => context.editor(owner)?,
             None => None,
         };
         context.draft.command.notifications.push(Notification {
             trigger: compiled.id,
             trigger_name: compiled.trigger.name.clone(),
-            owner: owner.map(|owner| owner.name),
+            owner: owner.map(|owner| owner.agent),
             event: event.event,
             memory: present.id,
             message: message.clone(),
