@@ -34,8 +34,8 @@ fn has_applied(shared: &Shared, last: Option<LogId>) -> bool {
 }
 
 /// Opens a received state, unless it is opened or memory does not suffice, and installs it. `folder`
-/// has no files if they were not needed. Returns the vote of this node: if it is later than that of the leader, the state is not
-/// installed.
+/// has no files if they were not needed. Returns the vote of this node: if it is later than that of
+/// the leader, the state is not installed.
 pub(crate) async fn install(
     shared: Arc<Shared>,
     vote: Vote,
