@@ -45,7 +45,7 @@ pub use mcp::McpProfile;
 pub use memory::MemoryUse;
 pub use metrics::Metrics;
 pub use metrics_history::SAMPLE_INTERVAL;
-pub use middleware::too_many_headers;
+pub use middleware::{too_many_headers, unreadable_head};
 pub use network::network;
 pub use random::random_bytes;
 pub use routes::{PublicOptions, openapi, operator, public};

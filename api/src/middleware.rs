@@ -151,11 +151,31 @@ pub(crate) async fn strict_transport(request: Request, next: Next) -> Response {
     response
 }
 
+fn headers_too_large() -> ApiError {
+    let message = "the request has too many headers, or too long ones";
+    ApiError::new(ErrorKind::HeadersTooLarge, "too_many_headers", message)
+}
+
 /// The response to a request with too many headers, which no handler sees.
 pub fn too_many_headers() -> Response {
-    let message = "the request has too many headers";
-    let error = ApiError::new(ErrorKind::HeadersTooLarge, "too_many_headers", message);
-    error.respond(Uuid::now_v7().to_string())
+    headers_too_large().respond(Uuid::now_v7().to_string())
+}
+
+/// The last response of a connection of HTTP/1, as it is sent: the head of a request is too large,
+/// or is no head of a request.
+pub fn unreadable_head(is_too_large: bool) -> String {
+    let id = Uuid::now_v7().to_string();
+    let message = "this is no request of HTTP/1";
+    let (status, error) = match is_too_large {
+        true => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, headers_too_large()),
+        false => (StatusCode::BAD_REQUEST, ApiError::new(ErrorKind::Invalid, "bad_http", message)),
+    };
+    let body = serde_json::to_string(&error.body(id.clone())).unwrap_or_default();
+    format!(
+        "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         cache-control: no-store\r\nx-request-id: {id}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 /// Runs the handler, then discards the rest of the request's body. A client that is still sending

@@ -87,6 +87,12 @@ impl Activity {
         }
     }
 
+    /// Whether no request is handled, and no response is being sent.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.0.state.lock();
+        state.handling + state.sending.len() == 0
+    }
+
     /// Frames without a request arrive. Returns whether the connection may go on. If not, it keeps
     /// its place for a while, so that another one in its stead is no way around the limit.
     pub(crate) fn receive_frames(&self, count: u32) -> bool {

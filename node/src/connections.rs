@@ -27,6 +27,7 @@ use crate::frames::{FrameCounter, Frames};
 use crate::networks::Networks;
 use crate::places::{Bounds, Counters, Places};
 use crate::proxy_protocol::Proxies;
+use crate::unreadable::Unreadable;
 
 /// Most connections, if the limit of open files allows as many.
 pub(crate) const CONNECTIONS_MAX: u64 = 4_096;
@@ -174,7 +175,16 @@ where
             let service = Watched::new(service, activity.clone());
             // Members are trusted.
             let frames = handshakes.is_none().then(|| (FrameCounter::new(), counters));
-            let stream = BoundedStream { stream, activity, timer, evicted, frames, turn: (0, 0) };
+            let unreadable = Unreadable::default();
+            let stream = BoundedStream {
+                stream,
+                activity,
+                timer,
+                evicted,
+                frames,
+                turn: (0, 0),
+                unreadable,
+            };
             Ok((stream, service))
         }
         .boxed()
@@ -207,6 +217,7 @@ pub(crate) struct BoundedStream<S> {
     frames: Option<(FrameCounter, Arc<Counters>)>,
     /// Frames and bytes of this turn.
     turn: (u32, usize),
+    unreadable: Unreadable,
 }
 
 impl<S> BoundedStream<S> {
@@ -266,8 +277,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedStream<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        match (written, self.evicted.poll_unpin(context)) {
+        let Self { stream, activity, unreadable, evicted, .. } = &mut *self;
+        let write = |bytes: &[u8]| Pin::new(&mut *stream).poll_write(context, bytes);
+        let written = unreadable.poll_write(|| activity.is_idle(), bytes, write);
+        match (written, evicted.poll_unpin(context)) {
             (Poll::Pending, Poll::Ready(())) => {
                 Poll::Ready(Err(ErrorKind::ConnectionAborted.into()))
             }

@@ -35,6 +35,7 @@ mod serve;
 mod starting;
 mod tenant_metrics;
 mod tls;
+mod unreadable;
 mod webhooks;
 
 /// The allocator of the binaries. It returns unused pages to the system after ten seconds: that of

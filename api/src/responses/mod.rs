@@ -150,23 +150,28 @@ impl IntoResponse for ApiError {
 }
 
 impl ApiError {
-    /// The response to the request with this id.
-    pub(crate) fn respond(self, request_id: String) -> Response {
-        let body = Error {
+    /// The body of the response to the request with this id.
+    pub(crate) fn body(self, request_id: String) -> Error {
+        Error {
             error: self.code,
             message: self.message,
             request_id,
             field: self.field,
             oldest: self.oldest,
             duplicate_of: self.duplicate_of.map(Id),
-        };
-        let status = StatusCode::from_u16(self.kind as u16).expect("each kind is a status");
-        let mut response = (status, Json(body)).into_response();
+        }
+    }
+
+    /// The response to the request with this id.
+    pub(crate) fn respond(self, request_id: String) -> Response {
+        let (kind, retry_after_seconds) = (self.kind, self.retry_after_seconds);
+        let status = StatusCode::from_u16(kind as u16).expect("each kind is a status");
+        let mut response = (status, Json(self.body(request_id))).into_response();
         let headers = response.headers_mut();
-        if let Some(seconds) = self.retry_after_seconds {
+        if let Some(seconds) = retry_after_seconds {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if self.kind == ErrorKind::Unauthorized {
+        if kind == ErrorKind::Unauthorized {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response

@@ -85,6 +85,7 @@ async fn no_request_hides_another() {
             responses <= 1 && !received.contains("HTTP/1.1 2"),
             "{headers:?} {start:?}: {received}"
         );
+        assert_eq!(received.matches("\"request_id\":").count(), responses, "{received}");
     }
     // Framings that have one reading are one request each.
     for (headers, body) in [
@@ -126,6 +127,8 @@ async fn large_headers_are_rejected() {
         let received = exchange(&cluster, head.as_bytes()).await;
         let is_expected = received.starts_with(&format!("HTTP/1.1 {status} "));
         assert!(is_expected || status == 431 && received.is_empty(), "{count} {bytes}: {received}");
+        let has_body = received.contains("\"error\":\"too_many_headers\"");
+        assert_eq!(has_body, status == 431 && is_expected, "{count} {bytes}: {received}");
     }
     let search = format!("/agent/nodes?search={}", "%C3%A4".repeat(2 << 10));
     assert_eq!(cluster.request(Method::GET, &search).send().await.status, 200);
