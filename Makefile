@@ -163,6 +163,8 @@ soak: setup kept
 	    HEARTH_CONNECTIONS=1024 cargo test --quiet \
 	    --release -p tests --features failpoints --test it -- hostile::together hostile::shares \
 	    hostile::tenants hostile::connections --nocapture --test-threads 1
+	@HEARTH_SECONDS=3600 HEARTH_SEED=7 cargo test --quiet --release -p tests \
+	    --features failpoints --test it attacker_with -- --nocapture --test-threads 1
 	@HEARTH_TENANTS=9999 cargo test --quiet --release -p tests \
 	    --features failpoints --test it idle_tenants -- --nocapture
 	@HEARTH_INPUTS=500000 HEARTH_SEED=7 cargo test --quiet --release -p tests \

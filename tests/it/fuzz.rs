@@ -37,7 +37,7 @@ fn assert_holds(target: &Target, input: &[u8]) {
 }
 
 /// An input that is a seed with one to four changes.
-fn changed(random: &mut Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn changed(random: &mut Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
     let mut input = random.choice(seeds).cloned().unwrap_or_default();
     for _ in 0..random.usize(1..=4) {
         let at = random.usize(0..=input.len());

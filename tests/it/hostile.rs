@@ -6,8 +6,10 @@ mod cluster;
 mod connections;
 mod held_back;
 mod memory;
+mod one_key;
 mod operator;
 mod protocol;
+mod random_requests;
 mod receipts;
 mod reload;
 mod rights;
@@ -18,6 +20,7 @@ mod time;
 mod together;
 mod triggers;
 mod webhooks;
+mod without_key;
 mod words;
 
 use super::*;
