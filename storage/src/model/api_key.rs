@@ -144,14 +144,11 @@ impl ApiKey {
 ///
 /// Secret scanners find keys with the regular expression `sk-hearth-[0-9a-f]{72}` and verify the
 /// checksum. The server rejects a mistyped key by its checksum, without a lookup.
-///
-/// Keys of the older form, `sk-` and 64 digits without a checksum, remain valid.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyText(String);
 
 impl KeyText {
     const PREFIX: &'static str = "sk-hearth-";
-    const UNCHECKED_PREFIX: &'static str = "sk-";
     const ID_DIGITS: usize = 16;
 
     /// A key from random bytes: 8 of its id, then 24 of its secret.
@@ -179,11 +176,10 @@ impl KeyText {
 
     /// The id in a presented text. `None` if the form or the checksum is wrong.
     pub fn id_of(text: &str) -> Option<KeyId> {
-        let digits = match text.strip_prefix(Self::PREFIX) {
-            Some(digits) if is_checked_text(Self::PREFIX, text) => digits,
-            Some(_) => return None,
-            None => text.strip_prefix(Self::UNCHECKED_PREFIX)?,
-        };
+        let digits = text.strip_prefix(Self::PREFIX)?;
+        if !is_checked_text(Self::PREFIX, text) {
+            return None;
+        }
         digits.get(..Self::ID_DIGITS)?.parse().ok()
     }
 
@@ -273,14 +269,6 @@ mod tests {
         assert!(KeyText::parse(key.as_str()).is_some_and(|parsed| parsed == key));
         assert!(is(&row(key.as_str()), key.as_str(), NOW));
         assert!(!is(&row(key.as_str()), &format!("{}0", key.as_str()), NOW));
-    }
-
-    #[test]
-    fn keys_without_checksum_remain_valid() {
-        let text = format!("sk-00010203040506ff{}", "07".repeat(24));
-        assert_eq!(KeyText::id_of(&text), Some(ID));
-        assert!(KeyText::parse(&text).is_some_and(|parsed| parsed.as_str() == text));
-        assert!(is(&row(&text), &text, NOW));
     }
 
     #[test]
