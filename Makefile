@@ -22,7 +22,7 @@ unexport RUSTC_WORKSPACE_WRAPPER
 BUILD := deploy/setup/packages.sh && python3 deploy/setup/build.py
 BIN := $(CACHE)/bin/hearth
 
-.PHONY: demo test test-ui dashboard lint audit kept build bin install conformance bench bench-large eval soak setup env
+.PHONY: demo test test-ui dashboard lint audit build bin install conformance bench bench-large eval soak setup env
 
 demo:
 	@$(BUILD) hearth
@@ -47,10 +47,6 @@ lint:
 # Known faults of dependencies. Fetches RustSec's database from github.com.
 audit:
 	@deploy/setup/deny.sh "$(CACHE)" check advisories
-
-# The binary from which the tests upgrade.
-kept: setup
-	@deploy/setup/kept.sh "$(CURDIR)" "$(CACHE)"
 
 # The optimised binary. Without its symbols, which are in a file beside it: debuggers and perf find them.
 build: setup
@@ -138,7 +134,7 @@ eval: setup
 	@$(CARGO_TARGET_DIR)/release/eval $(EVAL_OPTIONS)
 
 # The long forms of the tests' claims; docs/testing.md has the latest result.
-soak: setup kept
+soak: setup
 	@cargo build --quiet --release -p tests --features failpoints,benches
 	@$(BENCH_LOAD) --nodes 3 --steady 1800
 	@cargo test --quiet --release -p tests --features failpoints --test it upgrade

@@ -25,7 +25,7 @@ impl Growing {
 
     async fn add(&mut self, id: i64) {
         let node = NewNode::beside(&self.cluster);
-        let process = node.serve_as(id, BINARY);
+        let process = node.serve_as(id);
         let (number, address) = (id.to_string(), node.address.clone());
         self.added.insert(id, (node, process));
         let text = self.operate(&["add", "--id", &number, "--address", &address]).await;

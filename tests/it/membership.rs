@@ -1,7 +1,6 @@
 //! Nodes join, vote and leave a running cluster. Neither an id nor a data folder changes its
 //! owner.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -42,32 +41,26 @@ impl NewNode {
 
     /// Starts it as node 4.
     pub(super) fn serve(&self) -> Process {
-        self.serve_as(4, BINARY)
+        self.serve_as(4)
     }
 
-    /// Starts a binary with an id.
-    pub(super) fn serve_as(&self, id: i64, binary: impl AsRef<Path>) -> Process {
-        self.start(binary.as_ref(), id, self.config.clone(), &[])
+    /// Starts it with an id.
+    pub(super) fn serve_as(&self, id: i64) -> Process {
+        self.start(id, self.config.clone(), &[])
     }
 
     /// Starts it to bootstrap a cluster of these members.
     fn bootstrap(&self, id: i64, members: &str) -> Process {
         let mut config = self.config.clone();
         config["cluster"]["members"] = members.into();
-        self.start(Path::new(BINARY), id, config, &["--bootstrap"])
+        self.start(id, config, &["--bootstrap"])
     }
 
-    fn start(
-        &self,
-        binary: &Path,
-        id: i64,
-        mut config: toml::Table,
-        arguments: &[&str],
-    ) -> Process {
+    fn start(&self, id: i64, mut config: toml::Table, arguments: &[&str]) -> Process {
         config["node"]["id"] = id.into();
         let path = self.folder.path().join(format!("node-{id}.toml"));
         std::fs::write(&path, config.to_string()).unwrap();
-        let mut command = Command::new(binary);
+        let mut command = Command::new(BINARY);
         command.args(["serve", "--config"]).arg(path).args(arguments);
         Process::start(&mut command, self.folder.path().join("log"))
     }

@@ -5,9 +5,9 @@ use std::io::{BufRead, BufReader};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
 
@@ -115,7 +115,6 @@ impl Options {
             options: Arc::clone(&options),
             ended: Default::default(),
             restarted: Default::default(),
-            binary: Mutex::new(options.binary.clone()),
         };
         let nodes = array(&info["nodes"]).iter().enumerate().map(node).collect();
         Cluster { nodes, info, dev, _disks: disks, folder }

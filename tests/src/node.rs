@@ -30,8 +30,6 @@ pub struct Node {
     pub(crate) ended: AtomicBool,
     /// The process that replaced it.
     pub(crate) restarted: Mutex<Option<Process>>,
-    /// What the next start runs.
-    pub(crate) binary: Mutex<PathBuf>,
 }
 
 impl Node {
@@ -248,15 +246,6 @@ impl Node {
         }
     }
 
-    /// Lets the next start run another binary.
-    pub fn use_binary(&self, path: impl Into<PathBuf>) {
-        *self.binary() = path.into();
-    }
-
-    fn binary(&self) -> MutexGuard<'_, PathBuf> {
-        self.binary.lock().expect("no thread panics with it")
-    }
-
     /// Starts `hearth serve`, which must fail, and returns its log.
     pub async fn failed_start(&self, environment: &[(&str, &str)]) -> String {
         let mut process = self.serve_with(environment);
@@ -266,7 +255,7 @@ impl Node {
 
     /// Starts `hearth serve` on its configuration, with further environment variables.
     pub fn serve_with(&self, environment: &[(&str, &str)]) -> Process {
-        let mut command = Command::new(self.binary().as_path());
+        let mut command = Command::new(&self.options.binary);
         command.args(["serve", "--config"]).arg(self.data().join("hearth.toml"));
         command.envs(&self.options.environment).envs(environment.iter().copied());
         Process::start(&mut command, self.data().join("served.log"))
