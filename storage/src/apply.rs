@@ -369,19 +369,10 @@ impl<'a> Memories<'a, '_> {
         id: MemoryId,
         memory: &'a Memory,
     ) -> Result<IndexChange<'a>> {
-        let mut memory = Cow::Borrowed(memory);
+        let memory = Cow::Borrowed(memory);
         let (before, terms) = match self.replace(tenant, id, None)? {
             None => (Terms::default(), Terms::of(&memory)),
-            Some(before) => {
-                // The text row has no details: they stay, unless a state with others follows.
-                if before.details != memory.details {
-                    memory.to_mut().details.clone_from(&before.details);
-                }
-                match before.texts().eq(memory.texts()) {
-                    true => Default::default(),
-                    false => (Terms::of_text(&before), Terms::of_text(&memory)),
-                }
-            }
+            Some(before) => changed_terms(&before, &memory),
         };
         self.changed.insert((tenant, id), Some(memory.clone()));
         Ok(IndexChange::Memory { id, memory, before, terms })
@@ -395,12 +386,8 @@ impl<'a> Memories<'a, '_> {
         state: &MemoryState,
     ) -> Result<Option<IndexChange<'a>>> {
         let Some(before) = self.replace(tenant, id, None)? else { return Ok(None) };
-        let lost = (before.details != state.details).then(|| Terms::of_details(&before));
-        let memory = Cow::Owned(before.into_owned().with(state));
-        let (before, terms) = match lost {
-            Some(lost) => (lost, Terms::of_details(&memory)),
-            None => Default::default(),
-        };
+        let memory = Cow::Owned(before.clone().into_owned().with(state));
+        let (before, terms) = changed_terms(&before, &memory);
         self.changed.insert((tenant, id), Some(memory.clone()));
         Ok(Some(IndexChange::Memory { id, memory, before, terms }))
     }
@@ -430,6 +417,17 @@ impl<'a> Memories<'a, '_> {
             return Ok(None);
         }
         self.engine.state.memory(tenant, id)
+    }
+}
+
+/// The terms that a change of a memory removes from the index, and those that it adds.
+fn changed_terms(before: &Memory, after: &Memory) -> (Terms, Terms) {
+    match () {
+        () if !before.texts().eq(after.texts()) => (Terms::of(before), Terms::of(after)),
+        () if before.details != after.details => {
+            (Terms::of_details(before), Terms::of_details(after))
+        }
+        () => Default::default(),
     }
 }
 

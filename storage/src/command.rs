@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::bounded;
-use crate::detailed::Detailed;
 use crate::import::Import;
 use crate::model::access::Policy;
 use crate::model::analytics::{Report, TenantReport};
@@ -231,9 +230,6 @@ pub enum Action {
     SwitchModel(Model),
     /// Accept new texts again: not all memories can be embedded now, or a node cannot load the model.
     PostponeModelSwitch(Option<u64>),
-    /// Create or change memories with tags or metadata, which the actions above do not carry between
-    /// nodes. It is unpacked before it is decided.
-    WithDetails(Detailed),
     /// Create what another cluster exported, as it was.
     Import(Import),
 }
@@ -292,47 +288,6 @@ impl BulkFilter {
 }
 
 impl Action {
-    /// The form in which the action travels between nodes: with the tags and the metadata of its
-    /// memories, if there are any. Nodes of the first feature level do not know them.
-    #[must_use]
-    pub fn packed(self) -> Self {
-        match self {
-            Self::CreateMemories(new) if new.iter().any(|new| new.details.is_some()) => {
-                let with_details = |mut new: NewMemory| {
-                    let details = new.details.take();
-                    (new, details)
-                };
-                Self::WithDetails(Detailed::Create(new.into_iter().map(with_details).collect()))
-            }
-            Self::UpdateMemory(id, mut patch) if !patch.details.is_empty() => {
-                let details = std::mem::take(&mut patch.details);
-                Self::WithDetails(Detailed::Update(id, patch, details))
-            }
-            Self::UpdateMemories(ids, mut patch) if !patch.details.is_empty() => {
-                let details = std::mem::take(&mut patch.details);
-                Self::WithDetails(Detailed::UpdateAll(ids, patch, details))
-            }
-            other => other,
-        }
-    }
-
-    /// The action that [`packed`](Self::packed) was called for.
-    fn unpacked(self) -> Self {
-        let Self::WithDetails(detailed) = self else { return self };
-        match detailed {
-            Detailed::Create(new) => {
-                let with_details = |(new, details)| NewMemory { details, ..new };
-                Self::CreateMemories(new.into_iter().map(with_details).collect())
-            }
-            Detailed::Update(id, patch, details) => {
-                Self::UpdateMemory(id, MemoryPatch { details, ..patch })
-            }
-            Detailed::UpdateAll(ids, patch, details) => {
-                Self::UpdateMemories(ids, MemoryPatch { details, ..patch })
-            }
-        }
-    }
-
     /// Whether it stores more data, which a full disk rejects.
     pub fn adds_data(&self) -> bool {
         matches!(
@@ -350,7 +305,6 @@ impl Action {
                 | Self::CreateTenant { .. }
                 | Self::RecordActivity(_)
                 | Self::RecordVectors(_)
-                | Self::WithDetails(_)
                 | Self::Import(_)
         )
     }
@@ -370,12 +324,6 @@ impl Action {
 }
 
 impl Command {
-    /// The command with its action unpacked: the leader does this once, before it queues it.
-    #[must_use]
-    pub fn unpacked(self) -> Self {
-        Self { action: self.action.unpacked(), ..self }
-    }
-
     /// A command of the service itself.
     pub fn background(action: Action) -> Self {
         Self { tenant: None, actor: None, source: None, receipt: None, action }
@@ -408,7 +356,6 @@ impl Command {
                 Action::CreateMemories(memories) => {
                     memories.iter().map(NewMemory::size_bytes).sum()
                 }
-                Action::WithDetails(detailed) => detailed.size_bytes(),
                 Action::Import(import) => import.size_bytes(),
                 Action::UpdateMemory(_, patch) => patch.size_bytes(),
                 Action::UpdateMemories(ids, patch) => size_of_val(&ids[..]) + patch.size_bytes(),

@@ -58,8 +58,8 @@ impl Reader {
             let Some(memory) = snapshot.memory(tenant, id)?.filter(is_wanted) else { continue };
             let Some(anchor) = snapshot.anchor(tenant, id)? else { continue };
             let vector: Option<Vector> = snapshot.record(&Key::vector(place, tenant, id))?;
-            let (details, vector) = (memory.details.clone(), vector.unwrap_or_default());
-            let memory = ImportedMemory { id, memory, details, anchor, vector };
+            let vector = vector.unwrap_or_default();
+            let memory = ImportedMemory { id, memory, anchor, vector };
             if !visit(Exported::Memory(Box::new(memory))) {
                 return Ok(());
             }

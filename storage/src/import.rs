@@ -4,7 +4,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::codec::bounded;
-use crate::model::details::Details;
 use crate::model::edge::Edge;
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, TriggerId};
@@ -21,10 +20,8 @@ pub const IMPORT_MAX: usize = 200;
 pub struct ImportedMemory {
     /// Its id.
     pub id: MemoryId,
-    /// Its row. Its tags and metadata travel beside it.
+    /// Its row.
     pub memory: Memory,
-    /// Tags and metadata.
-    pub details: Option<Box<Details>>,
     /// Its heat.
     pub anchor: Anchor,
     /// Its vector.
@@ -48,8 +45,7 @@ pub enum Import {
 impl ImportedMemory {
     /// Bytes of its texts.
     pub fn text_bytes(&self) -> usize {
-        let details = self.details.as_ref().map_or(0, |details| details.size_bytes());
-        self.memory.text_bytes() as usize + details
+        self.memory.stored_bytes() as usize
     }
 }
 

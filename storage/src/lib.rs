@@ -26,7 +26,6 @@ pub mod codec;
 mod command;
 mod counters;
 mod decide;
-mod detailed;
 mod engine;
 mod error;
 mod export;
@@ -70,7 +69,6 @@ pub use counters::AppliedCounters;
 pub use decide::{
     BATCH_BYTES, COMMAND_BYTES_MAX, DecideError, Draft, TriggerEvaluation, decide, evaluate,
 };
-pub use detailed::Detailed;
 pub use engine::Options;
 pub use error::{Error, Result};
 pub use export::Exported;

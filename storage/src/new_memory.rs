@@ -49,8 +49,7 @@ pub struct NewMemory {
     /// Memories that it replaces in the hot tier.
     #[serde(deserialize_with = "bounded::<SUPERSEDED_MAX, _, _>")]
     pub folds: Vec<MemoryId>,
-    /// Tags and metadata: see [`Action::packed`].
-    #[serde(skip)]
+    /// Tags and metadata.
     pub details: Option<Box<Details>>,
 }
 

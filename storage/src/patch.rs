@@ -30,8 +30,7 @@ pub struct MemoryPatch {
     pub min_heat: Option<f32>,
     /// Heat from now on, 0 to 1.
     pub current_heat: Option<f32>,
-    /// Tags and metadata: see [`Action::packed`](crate::Action::packed).
-    #[serde(skip)]
+    /// Tags and metadata.
     pub details: DetailsPatch,
 }
 

@@ -14,8 +14,8 @@ macro_rules! records {
 }
 
 records! {
-    crate::change::Batch: 2, "batch";
-    crate::command::Command: 3, "command";
+    crate::change::Batch: 1, "batch";
+    crate::command::Command: 1, "command";
     crate::reply::Reply: 1, "reply";
     model::access::Rules: 1, "access rules";
     model::audit::AuditEntry: 1, "audit entry";
@@ -24,7 +24,7 @@ records! {
     model::analytics::RecallStats: 1, "recall statistics";
     model::analytics::Usage: 1, "usage";
     model::analytics::LastReports: 1, "last report";
-    model::cluster::Cluster: 3, "cluster";
+    model::cluster::Cluster: 1, "cluster";
     model::cluster::Position: 1, "position";
     model::delivery::Delivery: 1, "delivery";
     model::delivery::Outbox: 1, "outbox";
@@ -38,8 +38,8 @@ records! {
     model::memory::Memory: 1, "memory";
     model::memory::MemoryState: 1, "state of a memory";
     model::receipt::Receipt: 1, "receipt";
-    model::tenant::Tenant: 2, "tenant";
-    model::api_key::ApiKey: 3, "API key";
+    model::tenant::Tenant: 1, "tenant";
+    model::api_key::ApiKey: 1, "API key";
     model::tick::Tick: 1, "tick";
     model::trigger::Trigger: 1, "trigger";
     model::trigger::Firings: 1, "firings";

@@ -12,7 +12,6 @@ use crate::index::data::Counts;
 use crate::model::access::Rule;
 use crate::model::api_key::ApiKey;
 use crate::model::delivery::DeadLetterCursor;
-use crate::model::details::Details;
 use crate::model::edge::{EDGES_MAX, Edge};
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::limits::{Limit, Tier};
@@ -86,82 +85,8 @@ pub enum Reply {
     Tier(Tier),
     /// Expired data was removed. Submit the command again from this tenant on, if there is one.
     Expired(Option<TenantId>),
-    /// [`Memories`](Self::Memories), with tags and metadata.
-    DetailedMemories(
-        #[serde(deserialize_with = "bounded::<CREATE_MAX, _, _>")] Vec<Detailed<MemoryRecord>>,
-    ),
     /// What became of the first items of an import, at least one. Submit the rest again.
     Imported(#[serde(deserialize_with = "bounded::<IMPORT_MAX, _, _>")] Vec<Imported>),
-}
-
-/// A value of memories with the tags and the metadata of the memory, which the value does not carry
-/// between nodes.
-type Detailed<T> = (T, Option<Box<Details>>);
-
-impl Reply {
-    /// The form in which the reply travels between nodes: with the tags and the metadata of its
-    /// memories, if there are any. Nodes of the first feature level do not know them.
-    pub(crate) fn packed(self) -> Self {
-        let has_details = |record: &MemoryRecord| record.memory.details.is_some();
-        match self {
-            Self::Memories(records) if records.iter().any(has_details) => {
-                let with_details = |mut record: MemoryRecord| {
-                    let details = record.memory.details.take();
-                    (record, details)
-                };
-                Self::DetailedMemories(records.into_iter().map(with_details).collect())
-            }
-            Self::Replayed { at, memories } => {
-                let packed = |(id, touched): (_, Touched)| (id, touched.packed());
-                Self::Replayed { at, memories: memories.into_iter().map(packed).collect() }
-            }
-            other => other,
-        }
-    }
-
-    /// The reply that [`packed`](Self::packed) was called for.
-    #[must_use]
-    pub fn unpacked(self) -> Self {
-        match self {
-            Self::DetailedMemories(records) => {
-                Self::Memories(records.into_iter().map(with_details).collect())
-            }
-            Self::Replayed { at, memories } => {
-                let unpacked = |(id, touched): (_, Touched)| (id, touched.unpacked());
-                Self::Replayed { at, memories: memories.into_iter().map(unpacked).collect() }
-            }
-            Self::WithNotifications(reply, notifications) => {
-                Self::WithNotifications(Box::new(reply.unpacked()), notifications)
-            }
-            other => other,
-        }
-    }
-}
-
-fn with_details((mut record, details): Detailed<MemoryRecord>) -> MemoryRecord {
-    record.memory.details = details;
-    record
-}
-
-impl Touched {
-    fn packed(self) -> Self {
-        match self {
-            Self::Memory(mut record) => match record.memory.details.take() {
-                Some(details) => Self::Detailed(record, details),
-                None => Self::Memory(record),
-            },
-            other => other,
-        }
-    }
-
-    fn unpacked(self) -> Self {
-        match self {
-            Self::Detailed(record, details) => {
-                Self::Memory(Box::new(with_details((*record, Some(details)))))
-            }
-            other => other,
-        }
-    }
 }
 
 /// A memory that a command touched, at the time of the reply.
@@ -173,8 +98,6 @@ pub enum Touched {
     Deleted,
     /// It exists, but its text has no room in the reply. It grew after the first command.
     TooLong,
-    /// [`Memory`](Self::Memory), with tags and metadata.
-    Detailed(Box<MemoryRecord>, Box<Details>),
 }
 
 /// Decodes the reply within [`Reply::WithNotifications`]. Rejects another such reply in it:

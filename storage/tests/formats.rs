@@ -58,7 +58,7 @@ fn assert_change(change: Change, expected: &str) {
         stamp: Timestamp(-1),
         changes: vec![change],
     };
-    assert_bytes(&batch, &format!("02020301090101{expected}"));
+    assert_bytes(&batch, &format!("01020301090101{expected}"));
 }
 
 /// Asserts the bytes of a row, and of the change that puts it: `prefix`, and the row without the
@@ -106,7 +106,7 @@ fn memory_bytes_are_fixed() {
         Details { tags: vec!["t".into()], metadata: vec![("a".into(), "1".into())] }.some();
     let state = Memory { archived_at: Some(Timestamp(400)), details, ..memory.clone() }.state();
     let bytes =
-        "0102616204016e020100010000003f01016b02fb58020000 01o01k01016101016200 01k016501k01o";
+        "0102616204016e020100010000003f01016b02fb58020000 01o01k01016101016200 01k016501k01o00";
     assert_row(memory, bytes, |row| Change::MemoryPut(TENANT, MEMORY, row), "0301m");
     let bytes = "01020100010000003ffb580201fb20030001o 01k016501k 01010174 0101610131";
     assert_row(state, bytes, |row| Change::MemoryStatePut(TENANT, MEMORY, row), "2601m");
@@ -163,7 +163,7 @@ fn cluster_and_tenant_bytes_are_fixed() {
         (vec![Member::new(1, [2; 16])], Release { level: 3, version: (4, 5, 6) });
     let cluster = Cluster { id: [1; 16], members, model, restored: None, release };
     let (id, incarnation, model) = ("01".repeat(16), "02".repeat(16), "07".repeat(8));
-    let bytes = format!("03{id}0101{incarnation}00{model}016dfb80010003040506");
+    let bytes = format!("01{id}0101{incarnation}00{model}016dfb80010003040506");
     assert_row(cluster.clone(), &bytes, Change::ClusterPut, "00");
     let next = NextModel {
         model: cluster.model,
@@ -196,7 +196,7 @@ fn cluster_and_tenant_bytes_are_fixed() {
         rotated_at: None,
         expires_at: Some(Timestamp(3)),
     };
-    let bytes = format!("03016102{}01{}040001016e02000106", "09".repeat(32), "08".repeat(32));
+    let bytes = format!("01016102{}01{}040001016e02000106", "09".repeat(32), "08".repeat(32));
     assert_row(key, &bytes, |row| Change::ApiKeyPut(TENANT, KEY, row), "0201k");
     let rule = Rule {
         number: 3,
@@ -295,7 +295,7 @@ fn configuration_bytes_are_fixed() {
             after_days: 30,
         }],
     };
-    let bytes = format!("0201740201016602 01010a 0200{thermo}0101016e0104011e 01016801");
+    let bytes = format!("0101740201016602 01010a 0200{thermo}0101016e0104011e 01016801");
     assert_row(tenant, &bytes.replace(' ', ""), |row| Change::TenantPut(TENANT, row), "0101");
     let limits = [(Limit::Edges, 300)].into();
     let tier = Tier { name: "f".into(), limits, is_default: true };

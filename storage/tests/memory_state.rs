@@ -2,7 +2,6 @@
 //! All nodes read the same memory, also from rows of an earlier feature level.
 
 use storage::model::memory::{Memory, Signal, Tier};
-use storage::model::release::Release;
 
 use crate::common::*;
 
@@ -99,17 +98,4 @@ fn archived_memories_stay_in_the_cold_tier() {
     engine.run(now + 3, &[command(Action::DeleteMemory(memory_id(1_u16)))]);
     engine.run(now + 4, &[create(long_memory())]);
     assert!(!stored(&engine).is_pinned);
-}
-
-#[test]
-fn earlier_level_writes_the_text_row() {
-    let mut engine = Engine::empty(Options::default());
-    engine.run(0, &[bootstrap_at_level(1), create(long_memory())]);
-    assert!(logged_bytes(&mut engine, 1, &[pin()]) > TEXT_BYTES);
-    assert!(stored(&engine).is_pinned);
-    engine.run(2, &[Command::background(Action::RaiseLevel(Release::own()))]);
-    let flagged = command(Action::GiveFeedback(memory_id(1_u16), Signal::Wrong));
-    assert!(logged_bytes(&mut engine, 3, &[flagged]) < CHANGE_BYTES_MAX);
-    let engine = engine.reopened(Options::default());
-    assert!(stored(&engine).is_pinned && stored(&engine).is_flagged);
 }

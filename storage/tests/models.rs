@@ -136,7 +136,6 @@ fn switch_leaves_no_memory_without_a_vector() {
     let imported = ImportedMemory {
         id: memory_id(MEMORIES + 1),
         memory: record.memory,
-        details: None,
         anchor: record.anchor,
         vector: vector(&label(50)),
     };

@@ -9,6 +9,7 @@ use storage::model::analytics::{
 };
 use storage::model::api_key::{KEY_NAME_BYTES_MAX, KEY_NAMESPACES_MAX, NewApiKey};
 use storage::model::audit::{AuditAction, AuditChain, KEY_USES_MAX, KeyUse};
+use storage::model::details::METADATA_BYTES_MAX;
 use storage::model::memory::LABEL_BYTES_MAX;
 use storage::model::origin::ORIGIN_BYTES_MAX;
 use storage::model::tenant::Role;
@@ -132,10 +133,10 @@ fn tick(engine: &mut Engine, tenant: TenantId, at: i64) {
 
 #[test]
 fn large_recalls_of_some_tenants_leave_turns() {
-    const TENANTS: u32 = 12;
-    let mut engine = Engine::empty(Options::default());
-    // From level 2 on, a restored memory is not written as a whole.
-    engine.run(0, &[bootstrap_at_level(1)]);
+    const TENANTS: u32 = 24;
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let metadata = vec![("k".to_owned(), format!("\"{}\"", "x".repeat(METADATA_BYTES_MAX - 10)))];
+    let details = Details { metadata, ..Details::default() }.some();
     create_tenants(&mut engine, TENANTS);
     let tenants = (1..=TENANTS).map(TenantId);
     for tenant in tenants.clone() {
@@ -148,8 +149,9 @@ fn large_recalls_of_some_tenants_leave_turns() {
         let id = memory_id(number);
         let start = 100 * number as i64 * Timestamp::DAY_MICROS;
         for tenant in tenants.clone() {
-            // A recall restores a large cold memory, whatever the part of its tenant.
-            let memory = new_memory(id, &format!("{number} {}", "x".repeat(LABEL_BYTES_MAX - 10)));
+            // A recall restores a cold memory with much metadata, whatever the part of its tenant.
+            let memory = new_memory(id, &number.to_string());
+            let memory = NewMemory { details: details.clone(), ..memory };
             let create = of_tenant(tenant, Action::CreateMemories(vec![memory]));
             let patch = MemoryPatch { current_heat: Some(0.0), ..MemoryPatch::default() };
             let cool = of_tenant(tenant, Action::UpdateMemory(id, patch));

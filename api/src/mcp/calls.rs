@@ -56,7 +56,7 @@ fn changed(
 ) -> Changed {
     let memory = match touched {
         Touched::Memory(record) => Some(MemoryView::new(&record, None)),
-        Touched::Detailed(..) | Touched::Deleted | Touched::TooLong => None,
+        Touched::Deleted | Touched::TooLong => None,
     };
     Changed { memory_id: Id(id), memory, is_duplicate: false, notifications: notifications(fired) }
 }

@@ -214,7 +214,7 @@ impl MemoryLine {
             folded_from: self
                 .folded_from
                 .map_or(Vec::new(), |ids| ids.0.into_iter().map(|id| id.0).collect()),
-            details: None,
+            details: details(self.tags, self.metadata),
         };
         let stability = self.stability.unwrap_or(1.0);
         if !(1.0..=f64::from(STABILITY_MAX)).contains(&stability) {
@@ -230,7 +230,6 @@ impl MemoryLine {
             ..Anchor::fresh(heat, instant(self.heat_at).unwrap_or(created_at).min(now))
         };
         let vector = self.vector.and_then(|vector| vector.of(model)).unwrap_or_default();
-        let details = details(self.tags, self.metadata);
-        Ok(ImportedMemory { id: self.id.0, memory, details, anchor, vector })
+        Ok(ImportedMemory { id: self.id.0, memory, anchor, vector })
     }
 }

@@ -117,7 +117,8 @@ pub(crate) struct EdgeLine {
 impl From<(&ImportedMemory, bool)> for MemoryLine {
     /// A memory, with its vector or without.
     fn from((of, has_vector): (&ImportedMemory, bool)) -> Self {
-        let ImportedMemory { id, memory, details, anchor, vector } = of;
+        let ImportedMemory { id, memory, anchor, vector } = of;
+        let details = &memory.details;
         Self {
             id: Id(*id),
             label: memory.label.clone(),

@@ -190,9 +190,7 @@ pub(crate) struct TooLong {
 impl From<(MemoryId, Touched)> for MemoryOrDeleted {
     fn from((id, touched): (MemoryId, Touched)) -> Self {
         match touched {
-            Touched::Memory(record) | Touched::Detailed(record, _) => {
-                Self::Memory(Box::new((&*record).into()))
-            }
+            Touched::Memory(record) => Self::Memory(Box::new((&*record).into())),
             Touched::Deleted => Self::Deleted(Deleted::new(id.0)),
             Touched::TooLong => {
                 Self::TooLong(TooLong { id: Uuid::from_bytes(id.0), too_long: true })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use storage::model::cluster::Cluster;
-use storage::model::models::{Models, check_level};
+use storage::model::models::Models;
 use storage::{Action, View};
 
 use crate::service::Service;
@@ -16,11 +16,6 @@ fn rejected(why: String) -> ApiError {
 impl Service {
     /// Begins to change the model to that in a folder, which is the same on every node.
     pub(crate) async fn set_model(&self, folder: String) -> ApiResult<()> {
-        // A leader of an earlier version would not know the command. 0: there is no cluster yet.
-        let level = self.reader.feature_level();
-        if level > 0 {
-            check_level(level).map_err(rejected)?;
-        }
         let (embedder, path) = (Arc::clone(&self.embedder), folder.clone());
         // It reads the whole files of the model.
         let read = tokio::task::spawn_blocking(move || embedder.model_in(&path)).await;

@@ -173,7 +173,6 @@ impl Session {
             let body_hash = self.service.hooks.blind(receipt.body_hash);
             ReceiptRequest { body_hash, ..receipt }
         });
-        let action = action.packed();
         let command = Command { tenant, actor, source, receipt, action };
         let raft = &self.service.raft;
         let deadline = Instant::now() + DEADLINE;
@@ -197,7 +196,7 @@ impl Session {
         };
         let applied = raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT);
         let _: Result<(), _> = applied.await;
-        let (reply, notifications) = match outcome.reply?.unpacked() {
+        let (reply, notifications) = match outcome.reply? {
             Reply::WithNotifications(reply, notifications) => (*reply, notifications),
             reply => (reply, Vec::new()),
         };

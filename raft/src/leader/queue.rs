@@ -51,7 +51,7 @@ impl QueuedCommand {
     /// A queued command, and the receiver of its outcome.
     pub(crate) fn new(command: Command) -> (Self, oneshot::Receiver<SubmitResult>) {
         let (outcome, receiver) = oneshot::channel();
-        (Self { command: command.unpacked(), claim: Claim::default(), outcome }, receiver)
+        (Self { command, claim: Claim::default(), outcome }, receiver)
     }
 
     pub(crate) fn send(self, result: SubmitResult) {

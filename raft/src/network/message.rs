@@ -19,8 +19,8 @@ use crate::operation::{Hash, HashStatus, OperateResult, Operation, OperationResu
 use crate::types::{Entry, LogId, NodeId, SnapshotMeta, TypeConfig};
 
 storage::records! {
-    Request: 2, "peer request";
-    Response: 3, "peer response";
+    Request: 1, "peer request";
+    Response: 1, "peer response";
 }
 
 /// Maximum bytes of a message. Snapshots are streamed and have no such limit.
@@ -373,11 +373,11 @@ mod tests {
         };
         let sender = [&[0, 5][..], &[6; 16]].concat();
         let condition_bytes = [1, 3, 4, 0, 0, 8, 9, 10, 11];
-        let expected = [&[2, 0], &sender[..], &[1, 7, 0], &condition_bytes, &[9, 5]].concat();
+        let expected = [&[1, 0], &sender[..], &[1, 7, 0], &condition_bytes, &[9, 5]].concat();
         assert_eq!(encode(&request), expected);
         let response =
             Response { from: request.from, condition, result: Err(PeerRejection::OtherGroup) };
-        let expected = [&[3], &sender[..], &condition_bytes, &[1, 4]].concat();
+        let expected = [&[1], &sender[..], &condition_bytes, &[1, 4]].concat();
         assert_eq!(encode(&response), expected);
     }
 }

@@ -13,7 +13,7 @@ use crate::model::heat::Anchor;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::EventKind;
 use crate::model::limits::Limit;
-use crate::model::memory::{Editor, MEMORY_STATE_LEVEL, Memory, MemoryRecord, MemoryType};
+use crate::model::memory::{Editor, Memory, MemoryRecord, MemoryType};
 use crate::model::tenant::{Role, TenantState};
 use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
@@ -195,23 +195,12 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Rejects tags, metadata and imports until all nodes know them.
-    pub(super) fn check_level(&self) -> Decided<()> {
-        let reason = "tags, metadata and imports need all nodes to run version 0.2 or later";
-        let has_level = self.level()? >= MEMORY_STATE_LEVEL;
-        reject_if(!has_level, Rejection::WrongState(reason.into()))
-    }
-
-    fn level(&self) -> Result<u16> {
-        Ok(self.draft.cluster()?.map_or(0, |cluster| cluster.release.level))
-    }
-
     /// Stores a memory that exists. Its text is written only if it differs, or if this batch writes it anyway.
     pub(super) fn put_memory(&mut self, id: MemoryId, memory: Memory) -> Result<()> {
         let (tenant, state) = (self.tenant, memory.state());
         let (text_key, state_key) = (Key::Memory(tenant, id), Key::MemoryState(tenant, id));
         let is_put = self.draft.rows.contains_key(&text_key.bytes());
-        let keeps_text = !is_put && self.level()? >= MEMORY_STATE_LEVEL && {
+        let keeps_text = !is_put && {
             let stored: Option<Memory> = self.draft.record(&text_key)?;
             stored.is_some_and(|stored| stored.with(&state) == memory)
         };

@@ -13,13 +13,11 @@ use crate::model::heat::Anchor;
 use crate::model::id::TriggerId;
 use crate::model::journal::EventKind;
 use crate::model::limits::Limit;
-use crate::model::memory::Memory;
 use crate::model::trigger::{Firings, Trigger};
 use crate::reply::{Imported, Rejection, Reply};
 use crate::table::view::View;
 
 pub(super) fn import(context: &mut Context<'_>, all: &Import) -> Decided<Reply> {
-    context.check_level()?;
     match all {
         Import::Memories(all) => each(context, all, import_memory),
         Import::Edges(all) => each(context, all, import_edge),
@@ -59,21 +57,18 @@ fn import_memory(context: &mut Context<'_>, new: &ImportedMemory) -> Decided<Imp
     }
     models::check_vector(context.draft, &new.vector)?;
     let (tenant, now) = (context.tenant, context.now());
-    let memory = Memory { details: new.details.clone(), ..new.memory.clone() };
+    let memory = &new.memory;
     let bytes = memory.stored_bytes() + new.vector.size_bytes() as u64;
     context.check_limit((Limit::Memories, Counted::Memories), 1)?;
     context.check_limit((Limit::Bytes, Counted::Bytes), bytes)?;
     context.add_bytes(0, bytes);
     let anchor = Anchor { at: new.anchor.at.min(now), ..new.anchor };
     // The next tick finds no crossing of the time before.
-    let tick_heat = heat(&anchor, Decay::of(&memory, &*context.thermo()?), now) as f32;
+    let tick_heat = heat(&anchor, Decay::of(memory, &*context.thermo()?), now) as f32;
     context.push(Change::MemoryPut(tenant, new.id, memory.clone()));
-    if memory.details.is_some() {
-        context.push(Change::MemoryStatePut(tenant, new.id, memory.state()));
-    }
     context.push(Change::AnchorPut(tenant, new.id, Anchor { tick_heat, ..anchor }));
     models::put(context.draft, tenant, new.id, &new.vector)?;
-    context.append(new.id, &memory, EventKind::Created);
+    context.append(new.id, memory, EventKind::Created);
     Ok(Imported::Created)
 }
 

@@ -90,10 +90,6 @@ fn create_one(context: &mut Context<'_>, new: &NewMemory) -> Decided<MemoryRecor
     context.add_bytes(0, bytes);
     let anchor = Anchor::fresh(new.initial_heat, now);
     context.push(Change::MemoryPut(tenant, new.id, memory.clone()));
-    if memory.details.is_some() {
-        context.check_level()?;
-        context.push(Change::MemoryStatePut(tenant, new.id, memory.state()));
-    }
     context.push(Change::AnchorPut(tenant, new.id, anchor));
     models::put(context.draft, tenant, new.id, &new.vector)?;
     context.append(new.id, &memory, EventKind::Created);
@@ -113,9 +109,6 @@ pub(super) fn update(
     }
     if let Some((_, vector)) = &patch.label {
         models::check_vector(context.draft, vector)?;
-    }
-    if !patch.details.is_empty() {
-        context.check_level()?;
     }
     let mut memory = patched(&present.memory, patch);
     let added = memory.stored_bytes().saturating_sub(present.memory.stored_bytes());

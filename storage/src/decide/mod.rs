@@ -49,7 +49,6 @@ use context::{Context, Decided, reject_if};
 pub fn decide(draft: &mut Draft, command: &Command) -> Result<Reply, DecideError> {
     let mark = draft.begin();
     let reply = decide_within_limits(draft, command).inspect_err(|_| draft.rewind(mark))?;
-    let reply = reply.packed();
     let notifications = std::mem::take(&mut draft.command.notifications);
     // Background commands have no reader of notifications.
     let is_read = command.priority() == Priority::Client && !notifications.is_empty();
@@ -210,7 +209,6 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
         | Action::UpdateTenant(..)
         | Action::DeleteTenant(..)
         | Action::PutTier { .. }
-        | Action::WithDetails(_)
         | Action::RecordOperation(..) => {
             Err(Rejection::WrongState("the command belongs to no tenant".into()).into())
         }

@@ -6,9 +6,7 @@ use crate::decide::context::{Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::model::cluster::{Cluster, Model};
 use crate::model::id::{MemoryId, TenantId};
-use crate::model::models::{
-    EmbeddedMemory, FOLDER_BYTES_MAX, Models, NextModel, VectorPlace, check_level,
-};
+use crate::model::models::{EmbeddedMemory, FOLDER_BYTES_MAX, Models, NextModel, VectorPlace};
 use crate::model::vector::Vector;
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
@@ -34,7 +32,6 @@ fn under_way(draft: &Draft) -> Decided<(VectorPlace, NextModel)> {
 
 pub(super) fn start(draft: &mut Draft, model: &Model, folder: &str) -> Decided<Reply> {
     let (cluster, models) = (cluster(draft)?, draft.models()?);
-    check_level(cluster.release.level).map_err(Rejection::WrongState)?;
     if models.next.is_some() {
         return wrong("a change of the model is under way: cancel it first");
     }

@@ -120,15 +120,11 @@ pub struct Memory {
     pub locked_by: Option<KeyId>,
     /// The memories that it was folded from.
     pub folded_from: Vec<MemoryId>,
-    /// Tags and metadata. The text row has none: they are in [`MemoryState`].
-    #[serde(skip)]
+    /// Tags and metadata.
     pub details: Option<Box<Details>>,
 }
 
-/// Feature level from which the state of a memory is stored apart from its text.
-pub(crate) const MEMORY_STATE_LEVEL: u16 = 2;
-
-/// What changes of a memory while its text stays, and what the text row lacks.
+/// What changes of a memory while its text stays. Its row replaces these fields of the text row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields of `Memory`")]
 pub struct MemoryState {

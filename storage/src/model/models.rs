@@ -10,28 +10,12 @@ use crate::model::cluster::Model;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::vector::Vector;
 
-/// Feature level from which the model can be changed.
-const MODEL_CHANGE_LEVEL: u16 = 2;
 /// Most bytes of the path of a model's folder.
 pub const FOLDER_BYTES_MAX: usize = 4_096;
 /// Most vectors of one command.
 pub const EMBEDDED_MAX: usize = 256;
 /// Most members of a cluster that can report.
 const READY_MAX: usize = 1_024;
-
-/// Checks that a cluster of a feature level can change the model.
-///
-/// # Errors
-/// The reason why it cannot.
-pub fn check_level(level: u16) -> Result<(), String> {
-    if level >= MODEL_CHANGE_LEVEL {
-        return Ok(());
-    }
-    Err(format!(
-        "the feature level of the cluster is {level}, and a change of the model needs \
-         {MODEL_CHANGE_LEVEL}: upgrade all nodes first"
-    ))
-}
 
 /// A place for the vectors of all memories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

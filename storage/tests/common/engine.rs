@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use storage::codec::Record;
 use storage::model::analytics::{Report, ReturnedMemory, TenantReport, Usage};
 use storage::model::api_key::NewApiKey;
 use storage::model::audit::KeyUse;
@@ -131,9 +132,9 @@ pub fn command(action: Action) -> Command {
     Command { tenant: Some(TENANT), ..Command::background(action) }
 }
 
-/// A command as the leader gets it from a node and queues it.
-fn sent(command: &Command) -> Command {
-    Command { action: command.action.clone().packed(), ..command.clone() }.unpacked()
+/// A command or a reply as another node gets it.
+fn sent<R: Record>(record: &R) -> R {
+    codec::decode(&codec::encode(record)).expect("an encoded record can be decoded")
 }
 
 /// Creates a cluster with vectors of `dimension` components and the admin key `[0; 8]`.
@@ -148,15 +149,6 @@ pub fn bootstrap(dimension: usize) -> Command {
     };
     let (tenant, key_id, key) = ("default".into(), KeyId([0; 8]), api_key("admin", Role::Admin));
     Command::background(Action::Bootstrap { cluster, tenant, key_id, key })
-}
-
-/// [`bootstrap`], at an earlier feature level.
-pub fn bootstrap_at_level(level: u16) -> Command {
-    let mut command = bootstrap(DIMENSION);
-    if let Action::Bootstrap { cluster, .. } = &mut command.action {
-        cluster.release.level = level;
-    }
-    command
 }
 
 /// Creates a tenant with an admin key.
@@ -265,9 +257,8 @@ impl Engine {
     /// Decides commands into one batch at the time `now`.
     pub fn decide(&self, now: i64, commands: &[Command]) -> (Vec<Decision>, Batch) {
         let mut draft = Draft::new(&self.reader, Timestamp(now));
-        // Commands and replies as they travel between nodes.
         let decided = |command: &Command| match decide(&mut draft, &sent(command)) {
-            Ok(reply) => Ok(reply.unpacked()),
+            Ok(reply) => Ok(sent(&reply)),
             Err(DecideError::Rejected(rejection)) => Err(rejection),
             Err(DecideError::Fault(fault)) => panic!("the state cannot be read: {fault}"),
         };

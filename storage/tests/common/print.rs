@@ -112,7 +112,7 @@ pub fn outcome(decision: &Decision) -> String {
         Ok(Reply::Edge { edge, is_new }) => edge_text(edge) + if *is_new { " is new" } else { "" },
         Ok(Reply::Replayed { memories, .. }) => {
             let one = |(id, touched): &(_, Touched)| match touched {
-                Touched::Memory(record) | Touched::Detailed(record, _) => memory_text(record),
+                Touched::Memory(record) => memory_text(record),
                 Touched::Deleted => format!("{} is removed", name(*id)),
                 Touched::TooLong => format!("{} is too long", name(*id)),
             };
