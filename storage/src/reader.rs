@@ -76,9 +76,11 @@ impl Reader {
     /// dropped while a received state is indexed, if there is no room for both.
     pub fn while_indexed<T>(&self, read: impl FnOnce(&Self) -> T) -> Option<T> {
         let before = self.indexings.load(Ordering::SeqCst);
+        if !is_indexed(before) {
+            return None;
+        }
         let value = read(self);
-        let is_same = self.indexings.load(Ordering::SeqCst) == before;
-        (is_same && self.is_indexed()).then_some(value)
+        (self.indexings.load(Ordering::SeqCst) == before).then_some(value)
     }
 
     /// Bytes that RocksDB holds in RAM for the state.
@@ -284,7 +286,7 @@ impl Reader {
     /// Replaces the engine after a snapshot installation.
     pub(crate) fn replace(&self, engine: Engine) {
         *self.current.write() = Arc::new(engine);
-        if !self.is_indexed() {
+        if !is_indexed(self.indexings.load(Ordering::SeqCst)) {
             self.indexings.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -296,10 +298,6 @@ impl Reader {
         *self.current.write() = Arc::new(engine);
     }
 
-    fn is_indexed(&self) -> bool {
-        self.indexings.load(Ordering::SeqCst).is_multiple_of(2)
-    }
-
     pub(crate) fn index(&self, tenant: TenantId) -> Option<Arc<TenantIndex>> {
         self.engine().registry.tenant(tenant)
     }
@@ -307,6 +305,11 @@ impl Reader {
     pub(crate) fn trigger_set(&self, tenant: TenantId) -> Arc<Triggers> {
         self.engine().registry.triggers(tenant)
     }
+}
+
+/// Whether the memories are indexed at this number of droppings and replacements.
+fn is_indexed(indexings: u64) -> bool {
+    indexings.is_multiple_of(2)
 }
 
 impl View for Reader {
