@@ -66,7 +66,7 @@ async fn call(connection: &mut Upgraded, body: &[u8]) -> (u8, Vec<u8>) {
 fn vote(cluster: Option<[u8; 16]>, incarnation: [u8; 16], to: u8) -> Vec<u8> {
     const VOTE: u8 = 2;
     const TERM: u8 = 200;
-    const FORMAT: u8 = 2;
+    const FORMAT: u8 = 1;
     const GROUP: u8 = 0;
     let cluster = cluster.map_or(vec![0], |cluster| [&[1][..], &cluster].concat());
     // The term, for itself, not granted yet; an empty log; no transfer.
