@@ -152,7 +152,16 @@ async fn log_is_applied_to_entry_or_time() {
     cluster.store(&labelled("second")).await;
     cluster.delete(&format!("/agent/nodes/{id}")).await;
     all_shipped(&cluster).await;
-    let count = segments(place.path()).len();
+    // The report of these requests is a change too.
+    let counted = async || {
+        let before = segments(place.path()).len();
+        tokio::time::sleep(INTERVAL * 2).await;
+        (before, segments(place.path()).len())
+    };
+    let (_, count) = eventually("changes end", counted, |(before, after)| before == after).await;
+    let applied = async || cluster.metric("hearth_raft_applied_index").await;
+    let before = applied().await;
+    eventually("a stamp is written", applied, |index| *index > before).await;
     tokio::time::sleep(INTERVAL * 3).await;
     assert_eq!(segments(place.path()).len(), count, "stamps wait for a change");
     let backup = {

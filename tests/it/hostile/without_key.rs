@@ -153,7 +153,9 @@ fn assert_responses(sent: &str, mut received: &[u8]) -> u64 {
     let mut responses = 0;
     while let Some(end) = received.windows(4).position(|four| four == b"\r\n\r\n") {
         let head = std::str::from_utf8(&received[..end]).unwrap().to_lowercase();
-        let status = head.strip_prefix("http/1.1 ").and_then(|rest| rest[..3].parse().ok());
+        let versions = ["http/1.1 ", "http/1.0 "].into_iter();
+        let mut rest = versions.filter_map(|version| head.strip_prefix(version));
+        let status = rest.next().and_then(|rest| rest[..3].parse().ok());
         let status = status.unwrap_or_else(|| panic!("no response: {head} to {sent}"));
         let length =
             head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
