@@ -9,7 +9,7 @@ use prometheus::core::{Collector, Desc, Describer};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, Gauge, Opts};
-use raft::{Handle, Status, Totals};
+use raft::{Handle, NodeRole, Status, Totals};
 use storage::model::delivery::Outbox;
 use storage::{GraphCounts, Reader};
 
@@ -151,7 +151,7 @@ const METRICS: &[Metric<u64>] = &[
         s.node.app.is_in_contact().into()
     }),
     ("is_leader", "1 if this node is the leader, else 0.", |s| {
-        u64::from(s.status.role == "leader")
+        u64::from(s.status.role == NodeRole::Leader)
     }),
     ("quarantined", "1 if this node is quarantined, else 0.", |s| {
         u64::from(s.status.quarantine.is_some())

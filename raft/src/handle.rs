@@ -63,13 +63,31 @@ impl Drop for Running {
     }
 }
 
+/// What a node does, as it knows itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum NodeRole {
+    /// It receives the log, and does not vote.
+    Learner,
+    /// It votes, and follows a leader.
+    Follower,
+    /// It stands for election.
+    Candidate,
+    /// It leads.
+    Leader,
+    /// It takes no part: its state differs from that of the others.
+    Quarantined,
+    /// It stops.
+    #[default]
+    Shutdown,
+}
+
 /// Status of a node in its cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
     /// This node.
     pub node: NodeId,
-    /// `leader`, `follower`, `candidate`, `learner`, `shutdown` or `quarantined`.
-    pub role: &'static str,
+    /// What it does.
+    pub role: NodeRole,
     /// The leader; `None` if this node has no contact with one.
     pub leader: Option<NodeId>,
     /// Present term.
@@ -228,13 +246,18 @@ impl Handle {
             Mode::Running(running) => &running.shared,
             Mode::Quarantined { node, reason, .. } => {
                 let (node, quarantine) = (*node, Some(reason.clone()));
-                return Status { node, role: "quarantined", quarantine, ..Status::default() };
+                return Status {
+                    node,
+                    role: NodeRole::Quarantined,
+                    quarantine,
+                    ..Status::default()
+                };
             }
         };
         let metrics = shared.raft.metrics().borrow_watched().clone();
         Status {
             node: shared.local.node,
-            role: role(metrics.state),
+            role: NodeRole::of(metrics.state),
             leader: shared.present_leader(),
             term: metrics.current_term,
             last_log_index: metrics.last_log_index.unwrap_or(0),
@@ -360,12 +383,26 @@ impl Handle {
     }
 }
 
-fn role(state: openraft::ServerState) -> &'static str {
-    match state {
-        openraft::ServerState::Learner => "learner",
-        openraft::ServerState::Follower => "follower",
-        openraft::ServerState::Candidate => "candidate",
-        openraft::ServerState::Leader => "leader",
-        openraft::ServerState::Shutdown => "shutdown",
+impl NodeRole {
+    fn of(state: openraft::ServerState) -> Self {
+        match state {
+            openraft::ServerState::Learner => Self::Learner,
+            openraft::ServerState::Follower => Self::Follower,
+            openraft::ServerState::Candidate => Self::Candidate,
+            openraft::ServerState::Leader => Self::Leader,
+            openraft::ServerState::Shutdown => Self::Shutdown,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Learner => "learner",
+            Self::Follower => "follower",
+            Self::Candidate => "candidate",
+            Self::Leader => "leader",
+            Self::Quarantined => "quarantined",
+            Self::Shutdown => "shutdown",
+        }
     }
 }

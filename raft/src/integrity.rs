@@ -90,7 +90,7 @@ impl Operator<'_> {
         let requests = status.members.iter().map(|member| self.hash_of(member, mark, until));
         let found = futures::future::join_all(requests).await;
         let found: Vec<_> = status.members.into_iter().zip(found).collect();
-        let voters = found.iter().filter(|(member, _)| member.role != "learner");
+        let voters = found.iter().filter(|(member, _)| member.role.votes());
         let majority = majority_hash(&voters.map(|(_, hash)| *hash).collect::<Vec<_>>());
         let hashes = found.iter().map(|(member, hash)| (member.node, *hash)).collect();
         // A joint configuration has two majorities, so nothing is quarantined in it.

@@ -58,7 +58,7 @@ use storage::{Log, Writer};
 
 pub use error::{Outcome, ReadError, StartError, SubmitError, SubmitResult};
 pub use fault::Fault;
-pub use handle::{Handle, Status};
+pub use handle::{Handle, NodeRole, Status};
 pub use leader::rates::{Counts, GRANT_TIME, Grant, GrantRequest, History, WINDOW_SECONDS};
 pub use log::store::purged_index;
 pub use membership::bootstrap::{Founder, bootstrap, founders};
@@ -66,7 +66,7 @@ pub use membership::maintenance::LogCompaction;
 pub use network::client::PeerTls;
 pub use network::connection::CALLS_MAX;
 pub use operation::{
-    ClockStatus, ClusterStatus, MemberStatus, OperateError, Operation, OperationResult,
+    ClockStatus, ClusterStatus, MemberRole, MemberStatus, OperateError, Operation, OperationResult,
     Verification,
 };
 pub use recover::{Remains, Replay, Until, apply_remains, examine_remains, is_majority};

@@ -81,6 +81,25 @@ pub struct ClusterStatus {
     pub members: Vec<MemberStatus>,
 }
 
+/// What a member does in the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberRole {
+    /// It leads, and votes.
+    Leader,
+    /// It votes.
+    Voter,
+    /// It receives the log.
+    Learner,
+}
+
+impl MemberRole {
+    /// Whether it counts for a quorum.
+    pub fn votes(self) -> bool {
+        self != Self::Learner
+    }
+}
+
 /// Status of one member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberStatus {
@@ -89,8 +108,8 @@ pub struct MemberStatus {
     pub node: NodeId,
     /// Host and port of its peer listener.
     pub address: String,
-    /// `leader`, `voter` or `learner`.
-    pub role: String,
+    /// What it does in the cluster.
+    pub role: MemberRole,
     /// Entries of the leader's log that it has not confirmed. Only the leader knows it.
     pub lag: Option<u64>,
     /// Milliseconds since its last response to the leader, or its last message to another node that

@@ -79,7 +79,7 @@ async fn status_get(State(app): State<App>) -> Json<ServiceStatus> {
         version: INTERFACE_VERSION,
         hearth: VERSION,
         node: raft.node,
-        role: raft.role,
+        role: raft.role.name(),
         leader: raft.leader,
         term: raft.term,
         applied_index: raft.applied_index,

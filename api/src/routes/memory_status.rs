@@ -136,7 +136,7 @@ pub(crate) async fn metrics_json(
     let raft = app.service.node_status();
     let body = Numbers {
         node: raft.node,
-        role: raft.role,
+        role: raft.role.name(),
         leader: raft.leader,
         term: raft.term,
         applied_index: raft.applied_index,

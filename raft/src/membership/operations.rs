@@ -16,7 +16,7 @@ use crate::leader::clock::median;
 use crate::membership::maintenance::{CONTACT_AGE_MAX, Followers};
 use crate::network::client::{Channel, Identified};
 use crate::operation::{
-    ClockStatus, ClusterStatus, MemberStatus, OperateError, OperateResult, Operation,
+    ClockStatus, ClusterStatus, MemberRole, MemberStatus, OperateError, OperateResult, Operation,
     OperationResult,
 };
 use crate::shared::Shared;
@@ -53,14 +53,14 @@ pub(crate) fn status(shared: &Shared) -> ClusterStatus {
     };
     let member = |(node, address): (&NodeId, &Address)| {
         let role = match (Some(*node) == leader, voters.contains(node)) {
-            (true, _) => "leader",
-            (false, true) => "voter",
-            (false, false) => "learner",
+            (true, _) => MemberRole::Leader,
+            (false, true) => MemberRole::Voter,
+            (false, false) => MemberRole::Learner,
         };
         MemberStatus {
             node: *node,
             address: address.clone(),
-            role: role.to_owned(),
+            role,
             lag: followers.lag(*node).filter(|_| leads),
             last_contact_ms: last_contact(*node).map(|time| time.as_millis() as u64),
             disk_full: full_disks.contains(node),
@@ -198,30 +198,30 @@ impl Operator<'_> {
 
     async fn remove(&self, node: NodeId) -> OperateResult<()> {
         let members = self.status().members;
-        let voters = members.iter().filter(|member| member.role != "learner");
+        let voters = members.iter().filter(|member| member.role.votes());
         let others: Vec<&MemberStatus> = voters.filter(|member| member.node != node).collect();
         let member = members.iter().find(|member| member.node == node);
         let responsive = others.iter().filter(|member| is_responsive(member)).count();
         match member {
             // Not in raft's membership: an earlier removal may have stopped here.
             None => {}
-            Some(member) if member.role != "learner" && responsive <= others.len() / 2 => {
+            Some(member) if member.role.votes() && responsive <= others.len() / 2 => {
                 return rejected(format!(
                     "without node {node} only {responsive} of {} voters are reachable, which is no \
                      majority: restart the other voters or add nodes first",
                     others.len()
                 ));
             }
-            Some(member) if member.role == "leader" => {
+            Some(member) if member.role == MemberRole::Leader => {
                 self.transfer_leadership().await?;
                 // The caller repeats the operation on the new leader.
                 return Err(OperateError::NoLeader);
             }
             Some(member) => {
                 let one = BTreeSet::from([node]);
-                let change = match member.role.as_str() {
-                    "learner" => ChangeMembers::RemoveNodes(one),
-                    _ => ChangeMembers::RemoveVoters(one),
+                let change = match member.role.votes() {
+                    true => ChangeMembers::RemoveVoters(one),
+                    false => ChangeMembers::RemoveNodes(one),
                 };
                 self.change(self.shared.raft.change_membership(change, false)).await?;
             }
@@ -318,7 +318,7 @@ impl Operator<'_> {
     fn successors(&self) -> Vec<(bool, u64, NodeId)> {
         let local = &self.shared.local;
         let is_successor = |member: &MemberStatus| {
-            member.node != local.node && member.role == "voter" && is_responsive(member)
+            member.node != local.node && member.role == MemberRole::Voter && is_responsive(member)
         };
         let found = self.status().members.into_iter().filter(is_successor).map(|member| {
             let is_unfit = local.contact.is_unfit(member.node) || member.disk_full;
