@@ -303,9 +303,7 @@ fn index_changes<'a>(
         let (tenant, change) = match change {
             Change::MemoryPut(tenant, id, memory) => (tenant, memories.put(*tenant, *id, memory)?),
             Change::MemoryStatePut(tenant, id, state) => {
-                // `decide` puts the state of memories that exist.
-                let Some(change) = memories.put_state(*tenant, *id, state)? else { continue };
-                (tenant, change)
+                (tenant, memories.put_state(*tenant, *id, state)?)
             }
             Change::AnchorPut(tenant, id, anchor) => (tenant, IndexChange::Anchor(*id, *anchor)),
             Change::VectorPut(tenant, id, vector) if place == VectorPlace::First => {
@@ -324,7 +322,8 @@ fn index_changes<'a>(
                 (tenant, IndexChange::ReceiptsRemoved(*owner, *retention, count, *last))
             }
             Change::EventAppended(tenant, event) => {
-                let (part, bytes) = (event.kind.part(), event_bytes.next().copied().unwrap_or(0));
+                let part = event.kind.part();
+                let bytes = *event_bytes.next().expect("each appended event has its length");
                 (tenant, IndexChange::EventAppended(part, index, event.at, bytes))
             }
             Change::EventsTrimmed(tenant, part, before) => {
@@ -378,23 +377,25 @@ impl<'a> Memories<'a, '_> {
         Ok(IndexChange::Memory { id, memory, before, terms })
     }
 
-    /// Puts the state of a memory, if it exists.
+    /// Puts the state of a memory, which exists.
     fn put_state(
         &mut self,
         tenant: TenantId,
         id: MemoryId,
         state: &MemoryState,
-    ) -> Result<Option<IndexChange<'a>>> {
-        let Some(before) = self.replace(tenant, id, None)? else { return Ok(None) };
+    ) -> Result<IndexChange<'a>> {
+        let before = self.replace(tenant, id, None)?;
+        let before = before.ok_or_else(|| Error::missing("memory", tenant, id))?;
         let memory = Cow::Owned(before.clone().into_owned().with(state));
         let (before, terms) = changed_terms(&before, &memory);
         self.changed.insert((tenant, id), Some(memory.clone()));
-        Ok(Some(IndexChange::Memory { id, memory, before, terms }))
+        Ok(IndexChange::Memory { id, memory, before, terms })
     }
 
     fn remove(&mut self, tenant: TenantId, id: MemoryId) -> Result<IndexChange<'a>> {
-        let before = self.replace(tenant, id, None)?.map(|before| Terms::of(&before));
-        Ok(IndexChange::Removed { id, before: before.unwrap_or_default() })
+        let before = self.replace(tenant, id, None)?;
+        let before = before.ok_or_else(|| Error::missing("memory", tenant, id))?;
+        Ok(IndexChange::Removed { id, before: Terms::of(&before) })
     }
 
     /// Replaces a memory, and returns the one before.

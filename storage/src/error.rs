@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use crate::model::id::TenantId;
 use crate::model::release::Release;
 
 /// Result of engine calls.
@@ -67,6 +68,15 @@ impl Error {
     /// For `map_err` on RocksDB calls.
     pub(crate) fn engine(action: &'static str) -> impl FnOnce(rocksdb::Error) -> Self {
         move |source| Self::Engine { action, source }
+    }
+
+    /// A row without one that it must have.
+    pub(crate) fn missing(
+        what: &'static str,
+        tenant: TenantId,
+        id: impl std::fmt::Display,
+    ) -> Self {
+        Self::Corrupt { what, detail: format!("that of {id} of tenant {} is missing", tenant.0) }
     }
 
     /// For `map_err` on file calls.

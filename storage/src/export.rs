@@ -2,7 +2,7 @@
 
 use crate::change::all_of;
 use crate::codec;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::import::ImportedMemory;
 use crate::model::access::Access;
 use crate::model::cluster::Position;
@@ -56,9 +56,10 @@ impl Reader {
         for row in snapshot.range(&start, &end) {
             let id = MemoryId(fixed(split(&row?.0)?.1)?);
             let Some(memory) = snapshot.memory(tenant, id)?.filter(is_wanted) else { continue };
-            let Some(anchor) = snapshot.anchor(tenant, id)? else { continue };
+            let missing = |what| Error::missing(what, tenant, id);
+            let anchor = snapshot.anchor(tenant, id)?.ok_or_else(|| missing("anchor"))?;
             let vector: Option<Vector> = snapshot.record(&Key::vector(place, tenant, id))?;
-            let vector = vector.unwrap_or_default();
+            let vector = vector.ok_or_else(|| missing("vector"))?;
             let memory = ImportedMemory { id, memory, anchor, vector };
             if !visit(Exported::Memory(Box::new(memory))) {
                 return Ok(());

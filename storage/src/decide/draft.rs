@@ -6,10 +6,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::change::{Batch, Change, RowWrite};
+use crate::change::{Change, RowWrite};
 use crate::codec;
 use crate::decide::counted::{Added, CountOf, Counted, counted_by};
-use crate::decide::last_puts::{LAST_PUT_KINDS, last_puts};
+use crate::decide::last_puts::LAST_PUT_KINDS;
 use crate::error::Result;
 use crate::index::triggers::Triggers;
 use crate::model::access::Access;
@@ -57,7 +57,7 @@ pub struct Draft {
     pub(super) base: Reader,
     pub(super) position: Position,
     pub(super) now: Timestamp,
-    changes: Vec<Change>,
+    pub(super) changes: Vec<Change>,
     /// Rows as the changes leave them.
     pub(super) rows: BTreeMap<Vec<u8>, RowState>,
     /// What each write to `rows` replaced and each count added, so that a rejected command can be
@@ -204,12 +204,6 @@ impl Draft {
     /// The batch that this draft's commands are decided on.
     pub fn after(&self) -> BatchId {
         self.position.batch
-    }
-
-    /// The finished batch, named `id`.
-    pub fn into_batch(self, id: BatchId) -> Batch {
-        let changes = last_puts(self.changes);
-        Batch { id, after: self.position.batch, stamp: self.now, changes }
     }
 
     /// The changes of the commands so far.

@@ -17,6 +17,7 @@ mod fire;
 mod fold;
 mod idempotency;
 mod import;
+mod into_batch;
 mod keys;
 mod last_puts;
 mod memory;

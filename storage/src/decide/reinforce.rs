@@ -99,7 +99,7 @@ fn resonate(
             let others = context.edges(from)?.into_iter().map(|edge| edge.other(from));
             let room = NEIGHBOURS_MAX.min(RESONANCE_MAX + 1 - visited.len());
             for other in others.filter(|other| visited.insert(*other)).take(room) {
-                let Some(present) = context.present(other)? else { continue };
+                let present = context.at_end_of_edge(other)?;
                 if present.memory.namespace == *namespace
                     && warm(context, &present, increment, resonance.thermal_gate)?
                 {

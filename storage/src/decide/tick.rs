@@ -124,6 +124,7 @@ fn retain_step(
 ) -> Decided<Stage> {
     let (tick, mark) = (&step.tick, context.draft.mark());
     for id in &step.candidates {
+        // Earlier commands may have deleted it.
         let Some(present) = context.present(*id)? else { continue };
         match due_action(tick, rules, &present) {
             Some(RetentionAction::Archive) => context.move_to_cold_tier(&present)?,

@@ -2,7 +2,7 @@
 //! that no one needs. A request examines some memories in the order of ids; the numbers of several
 //! requests add up.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::duplicate::{is_near_text, is_same_text};
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::MemoryRecord;
@@ -56,6 +56,7 @@ impl Reader {
         let mut hygiene = Hygiene::default();
         for id in memories_after(&engine, tenant, after) {
             let id = id?;
+            // It may have been created after the snapshot.
             let Some(record) = snapshot.memory_record(tenant, id, &thermo, now)? else { continue };
             for defect in defects(&snapshot, tenant, &record, &thermo, now)? {
                 let of_defect = &mut hygiene.defects[defect as usize];
@@ -95,7 +96,9 @@ fn defects(
         if !is_near || edge.other(record.id) > record.id {
             continue;
         }
-        let Some(older) = view.memory(tenant, edge.other(record.id))? else { continue };
+        let other = edge.other(record.id);
+        let older = view.memory(tenant, other)?;
+        let older = older.ok_or_else(|| Error::missing("end of an edge", tenant, other))?;
         let is_alike = older.namespace == memory.namespace
             && older.memory_type == memory.memory_type
             && older.superseded_by.is_none();

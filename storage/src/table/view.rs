@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::codec::{self, Record};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::access::{Access, Rules};
 use crate::model::analytics::{RecallStats, Usage};
 use crate::model::api_key::{ApiKey, KEYS_MAX};
@@ -171,9 +171,14 @@ pub trait View {
         thermo: &Thermo,
         now: Timestamp,
     ) -> Result<Option<MemoryRecord>> {
-        let Some(memory) = self.memory(tenant, id)? else { return Ok(None) };
-        let Some(anchor) = self.anchor(tenant, id)? else { return Ok(None) };
-        let heat = heat(&anchor, Decay::of(&memory, thermo), now);
-        Ok(Some(MemoryRecord { id, memory, anchor, heat }))
+        // Without a snapshot, the memory may be deleted after its first row is read.
+        for _ in 0..2 {
+            let Some(memory) = self.memory(tenant, id)? else { return Ok(None) };
+            if let Some(anchor) = self.anchor(tenant, id)? {
+                let heat = heat(&anchor, Decay::of(&memory, thermo), now);
+                return Ok(Some(MemoryRecord { id, memory, anchor, heat }));
+            }
+        }
+        Err(Error::missing("anchor", tenant, id))
     }
 }
