@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use storage::Action;
+use storage::Class;
 
 use crate::service::error::{ApiError, ApiResult};
 
@@ -38,8 +38,8 @@ impl MemoryGuard {
     }
 
     /// Above the limit, only deletions are accepted: they give memory back.
-    pub(crate) fn check_write(&self, action: &Action) -> ApiResult<()> {
-        if action.only_removes() { Ok(()) } else { self.check(self.usage().limit) }
+    pub(crate) fn check_write(&self, class: Class) -> ApiResult<()> {
+        if class.only_removes() { Ok(()) } else { self.check(self.usage().limit) }
     }
 
     /// Reads add nothing that lasts. They are rejected a tenth above the limit.
@@ -59,20 +59,17 @@ impl MemoryGuard {
 
 #[cfg(test)]
 mod tests {
-    use storage::model::id::MemoryId;
-
     use super::*;
 
     #[test]
     fn full_memory_accepts_deletions_and_reads_first() {
         let guard = MemoryGuard::default();
-        let deletion = Action::DeleteMemory(MemoryId([0; 16]));
         let accepted = |resident| {
             guard.set(resident, 100);
             [
-                guard.check_write(&Action::AdvanceClock),
+                guard.check_write(Class::AddsData),
                 guard.check_read(),
-                guard.check_write(&deletion),
+                guard.check_write(Class::OnlyRemoves),
             ]
             .map(|result| result.is_ok())
         };

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use api::App;
 use raft::{Handle, NodeId, Outcome, SubmitError};
+use storage::command::{AdvanceTick, Expire, RecordReport};
 use storage::model::analytics::Report;
 use storage::model::id::TenantId;
-use storage::{Action, Command, Reader, Reply, TickFinds};
+use storage::{Accepted, Command, Expired, Progress, Reader, Reply, ReplyValue, TickFinds};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -108,10 +109,10 @@ async fn report_task(
 /// counts once.
 async fn submit_report(raft: &Handle, report: &Report) -> Result<(), SubmitError> {
     loop {
-        let command = Command::background(Action::RecordReport(report.clone()));
+        let command = Command::of_cluster(RecordReport(report.clone()));
         match raft.submit(command, Instant::now() + SUBMIT_TIMEOUT).await {
-            Ok(Outcome { reply, .. }) => {
-                if let Err(rejection) = reply {
+            Ok(Outcome { accepted, .. }) => {
+                if let Err(rejection) = accepted {
                     tracing::warn!(%rejection, "report rejected");
                 }
                 return Ok(());
@@ -152,11 +153,12 @@ async fn tick_task(raft: Handle, reader: Reader) {
                 Ok(None) => continue,
                 Err(error) => return raft.fault().report_storage(&error),
             };
-            let action = Action::AdvanceTick(step);
-            let command = Command { tenant: Some(tenant), ..Command::background(action) };
+            let command = Command::of_tenant(tenant, AdvanceTick(step));
             let submitted = raft.submit_here(command, Instant::now() + SUBMIT_TIMEOUT).await;
             // An error means that another node leads. It continues from the state.
-            if submitted.is_ok_and(|outcome| outcome.reply == Ok(Reply::Partial)) {
+            let progress = submitted.ok().and_then(|outcome| outcome.accepted.ok());
+            let progress = progress.and_then(|accepted| Progress::from_reply(accepted.reply));
+            if progress == Some(Progress::Partial) {
                 has_unfinished = true;
                 if found.len() < FOUND_MAX {
                     found.insert(tenant, steps);
@@ -193,9 +195,12 @@ async fn expire_task(raft: Handle) {
     loop {
         tokio::time::sleep(pause).await;
         let deadline = Instant::now() + EXPIRE_INTERVAL;
-        let command = Command::background(Action::Expire(first));
+        let command = Command::of_cluster(Expire(first));
         (first, pause) = match raft.submit_here(command, deadline).await {
-            Ok(Outcome { reply: Ok(Reply::Expired(Some(next))), .. }) => (next, EXPIRE_PAUSE),
+            Ok(Outcome {
+                accepted: Ok(Accepted { reply: Reply::Expired(Expired { next: Some(next) }), .. }),
+                ..
+            }) => (next, EXPIRE_PAUSE),
             Ok(_) => (TenantId(0), EXPIRE_INTERVAL),
             Err(error) => {
                 tracing::debug!(%error, "expired data not removed by this node");

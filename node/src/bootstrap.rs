@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use api::random_bytes;
 use raft::{Handle, NodeId};
+use storage::command;
 use storage::model::api_key::{KeyText, NewApiKey};
 use storage::model::cluster::{Cluster, Model};
 use storage::model::release::Release;
 use storage::model::tenant::Role;
-use storage::{Action, Command, Reader, View};
+use storage::{Command, Reader, View};
 use tokio::time::Instant;
 
 use crate::config::Config;
@@ -101,9 +102,10 @@ impl Bootstrap {
         tracing::info!(%file, "the admin key of the first tenant is in this file");
         let key_id = KeyText::id_of(key.as_str()).ok_or("the admin key file contains no key")?;
         let key = NewApiKey::new("admin", Role::Admin, &key);
-        let action = Action::Bootstrap { cluster, tenant: self.tenant.clone(), key_id, key };
-        let outcome = raft.submit(Command::background(action), deadline).await.map_err(text)?;
-        outcome.reply.map(drop).map_err(text)
+        let tenant = self.tenant.clone();
+        let bootstrap = command::Bootstrap { cluster, tenant, key_id, key };
+        let outcome = raft.submit(Command::of_cluster(bootstrap), deadline).await.map_err(text)?;
+        outcome.accepted.map(drop).map_err(text)
     }
 }
 

@@ -20,11 +20,15 @@ use std::time::Duration;
 use api::{EmbedError, EmbedScope};
 use futures::future::try_join_all;
 use raft::Handle;
+use storage::command::{
+    BeginModelSwitch, ClusterAction, PostponeModelSwitch, RecordVectors, ReportModelReady,
+    SwitchModel,
+};
 use storage::model::cluster::Model;
 use storage::model::id::{MemoryId, TenantId};
 use storage::model::models::{EmbeddedMemory, NextModel};
 use storage::model::vector::{ModelId, Vector};
-use storage::{Action, Command, Reader, View};
+use storage::{Command, Reader, View};
 use tokio::time::Instant;
 
 use crate::config::Config;
@@ -98,7 +102,7 @@ impl ModelChanges {
             return self.advance(&next, &pool).await;
         }
         if next.ready.contains(&self.node) {
-            self.submit(Action::PostponeModelSwitch(Some(self.node))).await;
+            self.submit(PostponeModelSwitch(Some(self.node))).await;
         }
         Ok(())
     }
@@ -142,7 +146,7 @@ impl ModelChanges {
     /// Reports that this node has the model, and as the leader embeds memories by it.
     async fn advance(&mut self, next: &NextModel, pool: &Pool) -> Result<(), String> {
         if !next.ready.contains(&self.node) {
-            self.submit(Action::ReportModelReady(self.node)).await;
+            self.submit(ReportModelReady(self.node)).await;
         }
         if !self.raft.is_leader() {
             self.last_found = None;
@@ -153,14 +157,14 @@ impl ModelChanges {
         // While clients store as fast as memories are embedded, each pass finds as many.
         let is_near = |found| found <= NEAR_MAX || before.is_some_and(|before| found > before / 2);
         let is_done = match (found, next.is_switching) {
-            (Some(0), true) => self.submit(Action::SwitchModel(next.model.clone())).await,
-            (Some(found), false) if is_near(found) => self.submit(Action::BeginModelSwitch).await,
+            (Some(0), true) => self.submit(SwitchModel(next.model.clone())).await,
+            (Some(found), false) if is_near(found) => self.submit(BeginModelSwitch).await,
             // Another pass.
             (Some(_), _) => true,
             (None, true) if self.raft.is_leader() => {
                 tracing::warn!("the switch to the next model is postponed: new texts are accepted");
                 self.embedders.counters.postponed.fetch_add(1, Ordering::Relaxed);
-                self.submit(Action::PostponeModelSwitch(None)).await;
+                self.submit(PostponeModelSwitch(None)).await;
                 false
             }
             (None, _) => false,
@@ -190,7 +194,7 @@ impl ModelChanges {
                 // The embedder has logged an error. A later pass tries again.
                 let Ok(embedded) = try_join_all(embed).await else { return Ok(None) };
                 self.embedders.counters.changed.fetch_add(embedded.len() as u64, Ordering::Relaxed);
-                if !self.submit(Action::RecordVectors(embedded)).await {
+                if !self.submit(RecordVectors(embedded)).await {
                     return Ok(None);
                 }
             }
@@ -209,10 +213,10 @@ impl ModelChanges {
     }
 
     /// Submits a command of the service. Returns whether it was accepted.
-    async fn submit(&self, action: Action) -> bool {
-        let command = Command::background(action);
+    async fn submit(&self, action: impl Into<ClusterAction>) -> bool {
+        let command = Command::of_cluster(action);
         let outcome = self.raft.submit(command, Instant::now() + SUBMIT_TIMEOUT).await;
-        outcome.is_ok_and(|outcome| outcome.reply.is_ok())
+        outcome.is_ok_and(|outcome| outcome.accepted.is_ok())
     }
 }
 

@@ -1,15 +1,15 @@
 //! Outcomes of submitted commands, and errors of submits, reads and the start of a node.
 
 use serde::{Deserialize, Serialize};
-use storage::{Rejection, Reply};
+use storage::{Accepted, Rejection};
 
 /// Outcome of a decided command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Log index at which the reply holds. A read at this index includes the effect.
     pub index: u64,
-    /// The reply, or the rule that rejected the command.
-    pub reply: Result<Reply, Rejection>,
+    /// What it returns, or the rule that rejected the command.
+    pub accepted: Result<Accepted, Rejection>,
 }
 
 /// Why a command has no outcome. Every variant except `Unknown` means that the command had

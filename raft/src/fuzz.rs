@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use openraft::Membership;
 use openraft::entry::RaftEntry;
-use storage::Reply;
 use storage::codec::encode;
 use storage::fuzz::{Target, commands, round_trip};
 use storage::model::cluster::GROUP;
 use storage::model::id::Timestamp;
+use storage::{Accepted, Reply};
 
 use crate::contact::Condition;
 use crate::error::Outcome;
@@ -94,8 +94,8 @@ fn message_seeds() -> Vec<Vec<u8>> {
     };
     let mut seeds: Vec<_> = calls.map(request).collect();
     let announcements: Vec<_> = seeds.iter().map(|seed| announced(seed)).collect();
-    let reply = Reply::WithNotifications(Box::new(Reply::Done), Vec::new());
-    let outcome = Outcome { index: 300, reply: Ok(reply) };
+    let accepted = Accepted { reply: Reply::Done(()), notifications: Vec::new() };
+    let outcome = Outcome { index: 300, accepted: Ok(accepted) };
     let results = [RpcResponse::Submitted(Ok(outcome), true), RpcResponse::ReadIndex(Some(300))];
     seeds.extend(results.map(|result| encode(&Response { from, condition, result: Ok(result) })));
     seeds.extend(announcements);

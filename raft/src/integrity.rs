@@ -10,14 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
-use storage::{Action, Reply, RowFaults, VerifyResult};
+use storage::command::Verify;
+use storage::{RowFaults, VerifyMark, VerifyResult};
 use tokio::time::Instant;
 
 use crate::membership::operations::Operator;
 use crate::network::client::Channel;
 use crate::network::identity::LocalNode;
 use crate::network::message::{Rpc, RpcResponse};
-use crate::operation::{Hash, HashStatus, MemberStatus, OperateError, OperateResult, Verification};
+use crate::operation::{Hash, HashStatus, MemberStatus, OperateResult, Verification};
 use crate::shared::Shared;
 use crate::types::NodeId;
 
@@ -82,8 +83,7 @@ impl Operator<'_> {
         &self,
         deadline: Instant,
     ) -> OperateResult<(Verification, Vec<(MemberStatus, u64, Hash)>)> {
-        let (index, reply) = self.submit(Action::Verify).await?;
-        let Reply::VerifyMark(mark) = reply else { return Err(OperateError::Unknown) };
+        let (index, VerifyMark(mark)) = self.submit(Verify).await?;
         let status = self.status();
         // Ends before the caller's deadline, so that the result can list unreachable members.
         let until = deadline.checked_sub(CALL_TIMEOUT).unwrap_or(deadline);

@@ -12,9 +12,10 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::errors::Fatal;
 use openraft::metrics::RaftServerMetrics;
 use parking_lot::Mutex;
+use storage::command::AdvanceClock;
 use storage::model::limits::Limit;
 use storage::model::release::Release;
-use storage::{Action, Command, Log, Priority};
+use storage::{Command, Log, Priority};
 use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
@@ -149,7 +150,10 @@ impl Shared {
     }
 
     /// Removes and claims the next command. Skips commands that their submitters cancelled.
-    pub(crate) fn claim_next(&self, fits: impl Fn(&Command) -> bool) -> Option<QueuedCommand> {
+    pub(crate) fn claim_next(
+        &self,
+        fits: impl Fn(&QueuedCommand) -> bool,
+    ) -> Option<QueuedCommand> {
         let mut queue = self.queue.lock();
         loop {
             let queued = queue.pop(&fits)?;
@@ -160,13 +164,13 @@ impl Shared {
     }
 
     /// Counts the time in which a command was decided against the share of its key.
-    pub(crate) fn charge(&self, command: &Command, time: Duration) {
-        self.queue.lock().charge(command, time);
+    pub(crate) fn charge(&self, queued: &QueuedCommand, time: Duration) {
+        self.queue.lock().charge(queued, time);
     }
 
     /// Queues a command that only advances the cluster clock. Its outcome has no receiver.
     pub(crate) fn push_stamp(&self) {
-        let (stamp, _) = QueuedCommand::new(Command::background(Action::AdvanceClock));
+        let (stamp, _) = QueuedCommand::new(Command::of_cluster(AdvanceClock));
         // A full queue needs no stamp command: its own commands carry one.
         self.queue.lock().push(stamp);
     }
@@ -275,20 +279,21 @@ impl Shared {
         if self.leader_staleness().is_none_or(|age| age > self.timers.lease) {
             return Err(SubmitError::NoLeader);
         }
+        let class = command.class();
         // The node that received the request has checked its own memory only.
         let is_full = self.memory_full.load(Ordering::Relaxed);
-        if is_full && command.actor.is_some() && !command.action.only_removes() {
+        if is_full && command.actor.is_some() && !class.only_removes() {
             self.totals.lock().memory_full += 1;
             return Err(SubmitError::MemoryFull);
         }
-        if command.action.adds_data()
+        if class.adds_data()
             && self.some_disk_full.load(Ordering::Relaxed)
             && !self.has_disk_space()
         {
             self.totals.lock().disk_full += 1;
             return Err(SubmitError::DiskFull);
         }
-        if let (Priority::Client, Some(tenant)) = (command.priority(), command.tenant) {
+        if let (Priority::Client, Some(tenant)) = (class.priority(), command.tenant()) {
             self.used.record(tenant, Instant::now());
         }
         let (queued, outcome) = QueuedCommand::new(command);

@@ -34,6 +34,21 @@ pub fn encode<R: Record>(record: &R) -> Vec<u8> {
     bytes
 }
 
+/// Bytes of a record when it is encoded.
+pub fn size<R: Record>(record: &R) -> usize {
+    let counted = bincode::serde::encode_into_std_write(record, &mut std::io::sink(), config());
+    1 + counted.expect("a sink takes all bytes, and bincode encodes every type of a record")
+}
+
+/// Asserts that the numbers of a list of variants are those that they are encoded with.
+pub(crate) const fn assert_ascending(numbers: &[usize]) {
+    let mut at = 0;
+    while at < numbers.len() {
+        assert!(numbers[at] == at, "the numbers are in order, from 0 on");
+        at += 1;
+    }
+}
+
 /// Decodes a record.
 ///
 /// # Errors

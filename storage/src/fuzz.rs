@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 
 use crate::change::{Batch, Change, RowWrite};
 use crate::codec::{Record, decode, encode};
-use crate::command::{Action, Command};
+use crate::command::{Command, CreateMemories, CreateTrigger, RecordAttempts};
 use crate::model;
 use crate::model::cluster::{BatchId, Position};
 use crate::model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryId, DeliveryStage};
@@ -171,13 +171,11 @@ pub fn commands() -> Vec<Command> {
     };
     let failed = AttemptOutcome::Failed { reason: "timeout".into(), retry_in_micros: Some(1) };
     let attempt = Attempt { id: delivery_id(), number: 1, outcome: failed };
-    let actions = [
-        Action::CreateMemories(vec![memory]),
-        Action::CreateTrigger(TRIGGER, Box::new(trigger())),
-        Action::RecordAttempts(vec![attempt]),
-    ];
-    let command = |action| Command { tenant: Some(TENANT), ..Command::background(action) };
-    actions.map(command).into()
+    vec![
+        Command::of_tenant(TENANT, CreateMemories(vec![memory])),
+        Command::of_tenant(TENANT, CreateTrigger { id: TRIGGER, trigger: Box::new(trigger()) }),
+        Command::of_tenant(TENANT, RecordAttempts(vec![attempt])),
+    ]
 }
 
 fn vector() -> Vector {

@@ -23,7 +23,7 @@ pub mod backup;
 mod change;
 mod checkpoint;
 pub mod codec;
-mod command;
+pub mod command;
 mod counters;
 mod decide;
 mod engine;
@@ -61,30 +61,33 @@ use index::saved::SavedGraphs;
 pub use apply::{ApplyOutcome, Entry, EntryBody, Flusher, Writer};
 pub use audit::{AuditPage, AuditRequest};
 pub use change::{Batch, Change};
-pub use command::{
-    Action, BULK_MAX, BulkFilter, CREATE_TEXT_BYTES_MAX, Command, EdgeRef, NewTenant, Priority,
-    TRACES_MAX, TraceRows,
-};
+pub use command::Command;
 pub use counters::AppliedCounters;
+pub use decide::bulk::Outcomes;
+pub use decide::rule::{Class, ClusterRule, Priority, TenantRule};
 pub use decide::{
     BATCH_BYTES, COMMAND_BYTES_MAX, DecideError, Draft, TriggerEvaluation, decide, evaluate,
 };
 pub use engine::Options;
 pub use error::{Error, Result};
 pub use export::Exported;
-pub use import::{IMPORT_MAX, Import, ImportedMemory};
+pub use import::{IMPORT_MAX, ImportedMemory};
 pub use index::covered::GraphCounts;
 pub use index::data::Counts;
 pub use index::triggers::{CompiledTrigger, OwnerCounts};
 pub use journal::{EventPage, EventsAfter};
 pub use log::{Log, LogField, LogWrite};
-pub use new_memory::{CREATE_MAX, NewMemory};
+pub use new_memory::{CREATE_MAX, CREATE_TEXT_BYTES_MAX, NewMemory};
 pub use outbox::Deliveries;
 pub use parts::EqualParts;
 pub use patch::{MemoryPatch, OwnTenantPatch, TenantPatch, TriggerPatch};
 pub use reader::Reader;
 pub use received::{Received, Receiver};
-pub use reply::{FeedbackReply, Imported, Rejection, Reply, Touched};
+pub use reply::{
+    Accepted, BULK_MAX, EdgeReply, Expired, FeedbackReply, Imported, KeyReply, Progress, Rejection,
+    ReplayedDeliveries, Reply, ReplyValue, SettingsReply, TenantDeleted, TenantReply, Touched,
+    TouchedMemories, TouchedMemory, TriggerReply, VerifyMark,
+};
 pub use row_faults::{RowFault, RowFaults};
 pub use search::{
     ColdForecast, DefectCount, DueRequest, Filter, FoldCandidates, FoldGroup, Forecast, GraphView,

@@ -13,6 +13,9 @@ use crate::model::vector::Vector;
 
 /// Most memories of a batch create.
 pub const CREATE_MAX: usize = 50;
+/// Most bytes of the labels, key points, tags and metadata of a batch create. All nodes index them before the
+/// next write.
+pub const CREATE_TEXT_BYTES_MAX: usize = 512 << 10;
 
 /// A memory to create.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -86,14 +89,5 @@ impl NewMemory {
         self.label.len()
             + self.key_points.iter().map(String::len).sum::<usize>()
             + self.details.as_ref().map_or(0, |details| details.size_bytes())
-    }
-
-    pub(crate) fn size_bytes(&self) -> usize {
-        const FIXED: usize = 128;
-        FIXED
-            + self.text_bytes()
-            + self.namespace.len()
-            + self.vector.size_bytes()
-            + self.origin.size_bytes()
     }
 }

@@ -34,14 +34,6 @@ pub struct MemoryPatch {
     pub details: DetailsPatch,
 }
 
-impl MemoryPatch {
-    /// Approximate size in memory, in bytes.
-    pub(crate) fn size_bytes(&self) -> usize {
-        let label = |(label, vector): &(String, Vector)| label.len() + vector.size_bytes();
-        self.label.as_ref().map_or(0, label) + self.details.size_bytes()
-    }
-}
-
 /// Changes to a trigger; `None` leaves a field as it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TriggerPatch {

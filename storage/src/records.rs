@@ -16,6 +16,7 @@ macro_rules! records {
 records! {
     crate::change::Batch: 1, "batch";
     crate::command::Command: 1, "command";
+    crate::reply::Accepted: 1, "accepted command";
     crate::reply::Reply: 1, "reply";
     model::access::Rules: 1, "access rules";
     model::audit::AuditEntry: 1, "audit entry";

@@ -1,12 +1,8 @@
 //! Replies: what a command returns, and the rules that reject one.
 
-use std::cell::Cell;
+use serde::{Deserialize, Serialize};
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
-
-use crate::codec::bounded;
-use crate::command::BULK_MAX;
+use crate::codec::{assert_ascending, bounded};
 use crate::import::IMPORT_MAX;
 use crate::index::data::Counts;
 use crate::model::access::Rule;
@@ -20,73 +16,112 @@ use crate::model::receipt::RECEIPT_IDS_MAX;
 use crate::model::tenant::Tenant;
 use crate::model::thermo::{SettingFault, Thermo};
 use crate::model::trigger::{Firings, Notification, Trigger};
-use crate::new_memory::CREATE_MAX;
 
-/// The result of a command.
+/// Most memories of a bulk command, and so of its reply.
+pub const BULK_MAX: usize = 500;
+
+/// What a command returns that is not rejected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Reply {
-    /// The memories as created or changed, in the order of the command.
-    Memories(#[serde(deserialize_with = "bounded::<CREATE_MAX, _, _>")] Vec<MemoryRecord>),
-    /// The id of the deleted memory.
-    Deleted(MemoryId),
+pub struct Accepted {
+    /// Its reply.
+    pub reply: Reply,
+    /// Notifications of the triggers that fired.
+    pub notifications: Vec<Notification>,
+}
+
+/// The reply of some commands.
+pub trait ReplyValue: Sized {
+    /// The reply with this value.
+    fn into_reply(self) -> Reply;
+    /// The value of a reply; `None` if it is that of other commands.
+    fn from_reply(reply: Reply) -> Option<Self>;
+}
+
+/// Makes the enum of all replies. Each has a type of its own, and its number in the bytes between nodes
+/// and in receipts: new ones are appended.
+macro_rules! replies {
+    ($($(#[$doc:meta])* $number:literal => $reply:ident($(#[$attribute:meta])* $value:ty),)+) => {
+        /// The result of a command.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        pub enum Reply {
+            $($(#[$doc])* $reply($(#[$attribute])* $value),)+
+        }
+
+        $(impl ReplyValue for $value {
+            fn into_reply(self) -> Reply {
+                Reply::$reply(self)
+            }
+
+            fn from_reply(reply: Reply) -> Option<Self> {
+                match reply {
+                    Reply::$reply(value) => Some(value),
+                    _ => None,
+                }
+            }
+        })+
+
+        const _: () = assert_ascending(&[$($number),+]);
+    };
+}
+
+replies! {
+    /// Done, without a value.
+    0 => Done(()),
+    /// The memories that the command touched, in its order.
+    1 => Memories(TouchedMemories),
     /// The result per memory of a bulk command, in its order. It covers at least one memory, and
     /// as many as one command may touch. Submit the rest again.
-    Bulk(#[serde(deserialize_with = "bounded::<BULK_MAX, _, _>")] Vec<Result<(), Rejection>>),
-    /// The effect of feedback.
-    Feedback(FeedbackReply),
-    /// The key after the change.
-    ApiKey(KeyId, ApiKey),
-    /// The access rule; after a deletion, its last state.
-    Rule(Rule),
-    /// The edge; after a deletion, its last state.
-    Edge {
-        /// The edge.
-        edge: Edge,
-        /// Whether the command created it.
-        is_new: bool,
-    },
-    /// All settings of the tenant after the change.
-    Settings(Box<Thermo>),
-    /// The command is a repetition, and changed nothing. Contains each memory that the first
-    /// command touched, as it is now.
-    Replayed {
-        /// When the first command was decided.
-        at: Timestamp,
-        /// The memories.
-        #[serde(deserialize_with = "bounded::<RECEIPT_IDS_MAX, _, _>")]
-        memories: Vec<(MemoryId, Touched)>,
-    },
-    /// The command is a repetition, and the trigger that the first one created is deleted.
-    ReplayedTriggerGone(TriggerId),
-    /// Done, without a value.
-    Done,
-    /// Done in part, as much as one command may. Submit it again for the rest.
-    Partial,
-    /// The number of the mark at which every node hashes its state.
-    VerifyMark(u64),
-    /// The trigger after the change.
-    Trigger(TriggerId, Box<Trigger>, Firings),
-    /// Dead letters that are pending again.
-    ReplayedDeliveries {
-        /// Their number.
-        count: usize,
-        /// The last examined dead letter, if there are more: submit them.
-        next: Option<DeadLetterCursor>,
-        /// Whether examined ones remain because too many deliveries are pending.
-        is_limited: bool,
-    },
-    /// A reply, and the notifications of triggers that fired. It contains no other such reply.
-    WithNotifications(#[serde(deserialize_with = "inner_reply")] Box<Reply>, Vec<Notification>),
-    /// The tenant after the change.
-    Tenant(TenantId, Box<Tenant>),
-    /// What was deleted with a tenant.
-    TenantDeleted(Counts),
-    /// A tier after the change, or as it was before its deletion.
-    Tier(Tier),
-    /// Expired data was removed. Submit the command again from this tenant on, if there is one.
-    Expired(Option<TenantId>),
+    2 => Bulk(#[serde(deserialize_with = "bounded::<BULK_MAX, _, _>")] Vec<Result<(), Rejection>>),
     /// What became of the first items of an import, at least one. Submit the rest again.
-    Imported(#[serde(deserialize_with = "bounded::<IMPORT_MAX, _, _>")] Vec<Imported>),
+    3 => Imported(#[serde(deserialize_with = "bounded::<IMPORT_MAX, _, _>")] Vec<Imported>),
+    /// The effect of feedback.
+    4 => Feedback(FeedbackReply),
+    /// An edge.
+    5 => Edge(EdgeReply),
+    /// A trigger after the change.
+    6 => Trigger(TriggerReply),
+    /// Dead letters that are pending again.
+    7 => ReplayedDeliveries(ReplayedDeliveries),
+    /// A key after the change.
+    8 => ApiKey(KeyReply),
+    /// The access rule; after a deletion, its last state.
+    9 => Rule(Rule),
+    /// All settings of the tenant after the change.
+    10 => Settings(SettingsReply),
+    /// How far a command has come that takes steps.
+    11 => Progress(Progress),
+    /// A tenant after the change.
+    12 => Tenant(TenantReply),
+    /// What was deleted with a tenant.
+    13 => TenantDeleted(TenantDeleted),
+    /// A tier after the change, or as it was before its deletion.
+    14 => Tier(Tier),
+    /// Expired data was removed.
+    15 => Expired(Expired),
+    /// A mark at which every node hashes its state.
+    16 => VerifyMark(VerifyMark),
+}
+
+/// Memories that a command touched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TouchedMemories {
+    /// When the first command was decided, if this is a repetition of it: nothing changed, and the
+    /// memories are as they are now.
+    pub replay_of: Option<Timestamp>,
+    /// The memories.
+    #[serde(deserialize_with = "bounded::<RECEIPT_IDS_MAX, _, _>")]
+    pub memories: Vec<TouchedMemory>,
+}
+
+/// A memory that a command touched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TouchedMemory {
+    /// Its id.
+    pub id: MemoryId,
+    /// Whether `CreateMemories` was to create a memory that repeats this one.
+    pub is_duplicate: bool,
+    /// The memory at the time of the reply.
+    pub now: Touched,
 }
 
 /// A memory that a command touched, at the time of the reply.
@@ -100,18 +135,104 @@ pub enum Touched {
     TooLong,
 }
 
-/// Decodes the reply within [`Reply::WithNotifications`]. Rejects another such reply in it:
-/// decoding is recursive, so the bytes of a peer could otherwise exhaust the stack.
-fn inner_reply<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<Reply>, D::Error> {
-    thread_local! {
-        static IS_INNER: Cell<bool> = const { Cell::new(false) };
+impl TouchedMemories {
+    /// How many memories `CreateMemories` created.
+    pub fn created(&self) -> usize {
+        let is_new = |memory: &&TouchedMemory| self.replay_of.is_none() && !memory.is_duplicate;
+        self.memories.iter().filter(is_new).count()
     }
-    if IS_INNER.replace(true) {
-        return Err(D::Error::custom("notifications within notifications"));
+
+    /// Memories that exist.
+    pub(crate) fn existing(records: impl IntoIterator<Item = MemoryRecord>) -> Self {
+        let memories = records.into_iter().map(|record| TouchedMemory {
+            id: record.id,
+            is_duplicate: false,
+            now: Touched::Memory(Box::new(record)),
+        });
+        Self { replay_of: None, memories: memories.collect() }
     }
-    let reply = Reply::deserialize(deserializer);
-    IS_INNER.set(false);
-    reply.map(Box::new)
+
+    /// A memory that was deleted.
+    pub(crate) fn deleted(id: MemoryId) -> Self {
+        let memory = TouchedMemory { id, is_duplicate: false, now: Touched::Deleted };
+        Self { replay_of: None, memories: vec![memory] }
+    }
+}
+
+/// An edge; after a deletion, its last state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EdgeReply {
+    /// The edge.
+    pub edge: Edge,
+    /// Whether the command created it.
+    pub is_new: bool,
+}
+
+/// A trigger.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TriggerReply {
+    /// Its id.
+    pub id: TriggerId,
+    /// The trigger after the change; `None` if the command is a repetition, and the trigger was deleted
+    /// since.
+    pub now: Option<(Box<Trigger>, Firings)>,
+}
+
+/// Dead letters that are pending again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReplayedDeliveries {
+    /// Their number.
+    pub count: usize,
+    /// The last examined dead letter, if there are more: submit them.
+    pub next: Option<DeadLetterCursor>,
+    /// Whether examined ones remain because too many deliveries are pending.
+    pub is_limited: bool,
+}
+
+/// A key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeyReply {
+    /// Its id.
+    pub id: KeyId,
+    /// The key after the change; after a deletion, its last state.
+    pub key: ApiKey,
+}
+
+/// All settings of a tenant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SettingsReply(pub Box<Thermo>);
+
+/// How far a command has come that takes steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Progress {
+    /// To its end.
+    Done,
+    /// As far as one command may. Submit it again for the rest.
+    Partial,
+}
+
+/// What was deleted with a tenant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TenantDeleted(pub Counts);
+
+/// How far expired data was removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expired {
+    /// Submit the command again from this tenant on, if there is one.
+    pub next: Option<TenantId>,
+}
+
+/// The number of a mark at which every node hashes its state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerifyMark(pub u64);
+
+/// A tenant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TenantReply {
+    /// Its id.
+    pub id: TenantId,
+    /// The tenant after the change.
+    pub tenant: Box<Tenant>,
 }
 
 /// The effect of feedback on a memory.
@@ -241,22 +362,5 @@ impl Rejection {
 
     pub(crate) fn no_such(what: &str) -> Self {
         Self::NoSuch(what.into())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::codec::{decode, encode};
-
-    #[test]
-    fn nested_notifications_are_rejected() {
-        let reply = Reply::WithNotifications(Box::new(Reply::Done), Vec::new());
-        let bytes = encode(&reply);
-        assert_eq!(bytes, [1, 15, 10, 0]);
-        assert_eq!(decode::<Reply>(&bytes).unwrap(), reply);
-        let nested = [&[1][..], &[15; 1_000_000]].concat();
-        assert!(decode::<Reply>(&nested).is_err());
-        assert_eq!(decode::<Reply>(&bytes).unwrap(), reply, "after a rejection");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use crate::change::{all_of, memory_keys};
 use crate::codec;
-use crate::command::TraceRows;
+use crate::decide::purge::TraceRows;
 use crate::error::Result;
 use crate::journal::event_row;
 use crate::model::delivery::Delivery;
@@ -44,10 +44,11 @@ impl TraceScope {
     }
 
     fn has_receipt(&self, receipt: &Receipt) -> bool {
-        let (WriteEffect::Memories(ids) | WriteEffect::Reply(ids, _)) = &receipt.effect else {
-            return false;
-        };
-        ids.iter().any(|id| self.ids.contains(id))
+        match &receipt.effect {
+            WriteEffect::Memories(all) => all.iter().any(|touched| self.ids.contains(&touched.id)),
+            WriteEffect::Reply(ids, _) => ids.iter().any(|id| self.ids.contains(id)),
+            WriteEffect::Trigger(_) => false,
+        }
     }
 
     fn has_event(&self, event: &Event) -> bool {

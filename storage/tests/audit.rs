@@ -3,16 +3,17 @@
 use storage::model::audit::{
     AUDIT_DAYS, AUDIT_ENTRIES_MAX, AuditAction, AuditActor, AuditChain, KeyUse,
 };
+use storage::model::cluster::{Model, Restored};
 use storage::model::id::KeyId;
 use storage::model::tenant::Role;
-use storage::{AuditPage, AuditRequest, NewTenant, Options, OwnTenantPatch, TenantPatch};
+use storage::{AuditPage, AuditRequest, Options, OwnTenantPatch, TenantPatch};
 
 use crate::common::*;
 
 const ROOT: KeyId = KeyId([0; 8]);
 const AGENT: KeyId = KeyId([7; 8]);
 
-fn by(key: KeyId, action: Action) -> Command {
+fn by(key: KeyId, action: impl Into<TenantAction>) -> Command {
     let source = Some("192.0.2.7".parse().unwrap());
     Command { actor: Some(key), source, ..command(action) }
 }
@@ -45,32 +46,32 @@ fn acts(page: &AuditPage) -> Vec<(&str, &str)> {
 }
 
 fn namespace(number: usize) -> Command {
-    by(ROOT, Action::SetKeyNamespace(ROOT, Some(format!("namespace {number}"))))
+    by(ROOT, SetKeyNamespace { id: ROOT, namespace: Some(format!("namespace {number}")) })
 }
 
 #[test]
 fn acts_are_recorded_with_their_effect() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
-    let rule = |policy| Action::PutRule { agent: "*".into(), namespace: "n".into(), policy };
+    let rule = |policy| PutRule { agent: "*".into(), namespace: "n".into(), policy };
     let heat = |value| {
         let value = storage::model::thermo::SettingValue::Number(value);
-        Action::UpdateSettings(vec![("recall.heat_weight".into(), value)])
+        UpdateSettings(vec![("recall.heat_weight".into(), value)])
     };
     let id = memory_id(1_u8);
     engine.run(
         1,
         &[
-            by(ROOT, Action::CreateKey(AGENT, api_key("helper", Role::Agent))),
+            by(ROOT, CreateKey { id: AGENT, key: api_key("helper", Role::Agent) }),
             by(ROOT, rule(Some(storage::model::access::Policy::Deny))),
             by(ROOT, rule(Some(storage::model::access::Policy::Deny))),
             by(ROOT, heat(0.5)),
             by(ROOT, heat(0.5)),
-            by(AGENT, Action::CreateMemories(vec![new_memory(id, "a secret text")])),
-            by(AGENT, Action::DeleteMemory(id)),
+            by(AGENT, CreateMemories(vec![new_memory(id, "a secret text")])),
+            by(AGENT, DeleteMemory(id)),
         ],
     );
     // What is rejected or changes nothing is no act.
-    engine.submit(2, &[by(AGENT, Action::DeleteMemory(id))]);
+    engine.submit(2, &[by(AGENT, DeleteMemory(id))]);
     let page = read(&engine, TENANT, AuditChain::Administration);
     assert_eq!(
         acts(&page),
@@ -101,6 +102,40 @@ fn acts_are_recorded_with_their_effect() {
 }
 
 #[test]
+fn changes_of_models_and_deliveries_are_recorded() {
+    let mut engine = Engine::empty(Options::default());
+    let mut first = bootstrap(DIMENSION);
+    let Action::Cluster(ClusterAction::Bootstrap(Bootstrap { cluster, .. })) = &mut first.action
+    else {
+        panic!("it bootstraps");
+    };
+    let restored = Restored { number: 1, clock: Timestamp(0), webhooks_held: true };
+    cluster.restored = Some(restored);
+    let id = ModelId([8; 8]);
+    let model = Model { id, name: "next".into(), dimension: DIMENSION as u32 };
+    let start = StartModelChange { model, folder: "/models/next".into() };
+    engine.run(0, &[first]);
+    engine.run(
+        1,
+        &[
+            Command::of_cluster(start),
+            Command::of_cluster(ForceModelSwitch),
+            Command::of_cluster(CancelModelChange),
+            Command::of_cluster(ReleaseWebhooks),
+            // Nothing is held now.
+            Command::of_cluster(ReleaseWebhooks),
+        ],
+    );
+    let page = read(&engine, TenantId::OPERATOR, AuditChain::Administration);
+    let change = ("model.change", "next model");
+    assert_eq!(acts(&page), [change, change, change, ("webhooks.release", "webhooks")]);
+    assert_eq!(page.entries[0].act.after["folder"], "/models/next");
+    assert_eq!(page.entries[1].act.after["forced"], "true");
+    assert_eq!(page.entries[2].act.before["name"], "next");
+    assert_eq!(page.entries[3].act.before["held"], "true");
+}
+
+#[test]
 fn operators_acts_are_in_both_chains() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     let tenant =
@@ -108,21 +143,23 @@ fn operators_acts_are_in_both_chains() {
     let (key_id, key) = (AGENT, api_key("admin", Role::Admin));
     let other = TenantId(2);
     let limits = Some([(storage::model::limits::Limit::Memories, Some(9))].into());
-    let operator = |action| Command::background(action);
     engine.run(
         1,
         &[
-            operator(Action::CreateTenant { tenant, key_id, key }),
-            operator(Action::UpdateTenant(other, TenantPatch { limits, ..Default::default() })),
-            Command {
-                tenant: Some(other),
-                ..operator(Action::CreateKey(KeyId([8; 8]), api_key("new", Role::Admin)))
-            },
-            operator(Action::RecordOperation(
-                AuditAction::LeaderTransfer,
-                "cluster".into(),
-                vec![("to".into(), "2".into())],
-            )),
+            Command::of_cluster(CreateTenant { tenant, key_id, key }),
+            Command::of_cluster(UpdateTenant {
+                id: other,
+                patch: TenantPatch { limits, ..Default::default() },
+            }),
+            Command::of_tenant(
+                other,
+                CreateKey { id: KeyId([8; 8]), key: api_key("new", Role::Admin) },
+            ),
+            Command::of_cluster(RecordOperation {
+                action: AuditAction::LeaderTransfer,
+                target: "cluster".into(),
+                fields: vec![("to".into(), "2".into())],
+            }),
         ],
     );
     let of_operator = read(&engine, TenantId::OPERATOR, AuditChain::Administration);
@@ -138,8 +175,11 @@ fn operators_acts_are_in_both_chains() {
     engine.run(
         2,
         &[
-            operator(Action::UpdateTenant(other, TenantPatch { state, ..Default::default() })),
-            operator(Action::DeleteTenant(other, "b".into())),
+            Command::of_cluster(UpdateTenant {
+                id: other,
+                patch: TenantPatch { state, ..Default::default() },
+            }),
+            Command::of_cluster(DeleteTenant { id: other, name: "b".into() }),
         ],
     );
     assert_eq!(engine.reader.tenant_rows(other).unwrap(), 0, "its chains are gone");
@@ -156,7 +196,7 @@ fn retention_leaves_a_chain_that_verifies() {
     for number in 0..10 {
         engine.run(number * day, &[namespace(number as usize)]);
     }
-    let expire = Command::background(Action::Expire(TenantId(0)));
+    let expire = Command::of_cluster(Expire(TenantId(0)));
     engine.run((AUDIT_DAYS + 5) * day + 1, &[expire.clone(), expire.clone()]);
     let page = read(&engine, TENANT, AuditChain::Data);
     assert_eq!((page.ends.first, page.ends.last, page.entries.len()), (7, 10, 4));
@@ -174,7 +214,7 @@ fn retention_leaves_a_chain_that_verifies() {
 #[test]
 fn oldest_entries_make_room_at_the_limit() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
-    let rename = command(Action::ChangeTenant(OwnTenantPatch {
+    let rename = command(ChangeTenant(OwnTenantPatch {
         name: Some("kept".into()),
         ..OwnTenantPatch::default()
     }));
@@ -207,8 +247,8 @@ fn new_kinds_of_use_are_recorded_once() {
     assert_eq!(acts(&page), [("key.use", "key 0000000000000000"); 2]);
     assert_eq!(page.entries[1].act.after["network"], "192.0.2.2");
     let delete = [
-        command(Action::CreateKey(AGENT, api_key("admin", Role::Admin))),
-        command(Action::DeleteKey(ROOT)),
+        command(CreateKey { id: AGENT, key: api_key("admin", Role::Admin) }),
+        command(DeleteKey(ROOT)),
     ];
     engine.run(3, &delete);
     let uses = engine.reader.bytes(&storage::Key::KeyUses(TENANT, ROOT)).unwrap();
@@ -218,11 +258,13 @@ fn new_kinds_of_use_are_recorded_once() {
 #[test]
 fn pages_filter_in_both_directions() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
-    engine.run(1, &[by(ROOT, Action::CreateKey(AGENT, api_key("helper", Role::Agent)))]);
+    engine.run(1, &[by(ROOT, CreateKey { id: AGENT, key: api_key("helper", Role::Agent) })]);
     for number in 0..6 {
         let key = if number % 2 == 0 { ROOT } else { AGENT };
-        engine
-            .run(2 + number, &[by(key, Action::SetKeyNamespace(key, Some(format!("n{number}"))))]);
+        engine.run(
+            2 + number,
+            &[by(key, SetKeyNamespace { id: key, namespace: Some(format!("n{number}")) })],
+        );
     }
     let numbers = |request: AuditRequest| {
         let page = engine.reader.audit(TENANT, AuditChain::Data, &request).unwrap();

@@ -8,7 +8,7 @@ use crate::common::*;
 fn copy_has_the_hash_of_its_index() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     engine.fill(1, (0..500_u16).map(|number| new_memory(memory_id(number), "text")));
-    engine.run(2, &[Command::background(Action::Verify)]);
+    engine.run(2, &[Command::of_cluster(Verify)]);
     engine.reader.verifier().wait_idle();
     let result = engine.reader.verifier().results().pop().unwrap();
     let folder = engine.folder().join("copy");

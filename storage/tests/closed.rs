@@ -38,7 +38,7 @@ fn memory(number: u16, namespace: &str) -> NewMemory {
 }
 
 fn near(source: MemoryId, target: MemoryId) -> Command {
-    command(Action::CreateEdge(EdgeRef { source, target, relation: "near".into() }))
+    command(CreateEdge(EdgeRef { source, target, relation: "near".into() }))
 }
 
 /// Open memories with edges; and, if `with_closed`, as many closed ones with the same words, the same
@@ -60,7 +60,7 @@ fn engine(with_closed: bool) -> Engine {
         [("consolidation.archive_after_days", 0.2), ("consolidation.active_index_max", 1.0)];
     engine.run(3, &archive.map(|(name, value)| configure(name, value)));
     for step in 1..40 {
-        engine.run(step * 10 * Timestamp::DAY_MICROS, &[command(Action::AdvanceTick(None))]);
+        engine.run(step * 10 * Timestamp::DAY_MICROS, &[command(AdvanceTick(None))]);
     }
     engine
 }

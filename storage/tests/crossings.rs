@@ -69,7 +69,7 @@ fn run(seed: u64) -> usize {
             now += random.below(DAY as usize) as i64;
             let mut commands: Vec<_> = (0..8).map(|_| world.command(&mut random)).collect();
             // Complete ticks run below, at their time.
-            commands.retain(|next| next.action != Action::AdvanceTick(None));
+            commands.retain(|next| *next != command(AdvanceTick(None)));
             for next in &commands {
                 world.expect(next, Timestamp(now));
             }
@@ -81,10 +81,10 @@ fn run(seed: u64) -> usize {
             apply(&mut engine, &mut now, &[change]);
         }
         now += 60 * Timestamp::SECOND_MICROS;
-        apply(&mut engine, &mut now, &[Command::background(Action::AdvanceClock)]);
+        apply(&mut engine, &mut now, &[Command::of_cluster(AdvanceClock)]);
         let (expected, before) = (expected(&engine), engine.reader.position().index);
-        while apply(&mut engine, &mut now, &[command(Action::AdvanceTick(None))])
-            == [Ok(Reply::Partial)]
+        while apply(&mut engine, &mut now, &[command(AdvanceTick(None))])
+            == [Ok(Reply::Progress(Progress::Partial))]
         {}
         let fired = fired_after(&engine, Cursor::after(before));
         let once: BTreeSet<_> = fired.iter().copied().collect();

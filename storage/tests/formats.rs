@@ -18,7 +18,7 @@ use storage::model::heat::Anchor;
 use storage::model::id::{KeyId, TenantId};
 use storage::model::limits::{Limit, Tenancy, Tier};
 use storage::model::models::{Models, NextModel, VectorPlace};
-use storage::model::receipt::{Receipt, Retention, WriteEffect};
+use storage::model::receipt::{Receipt, Retention, TouchedId, WriteEffect};
 use storage::model::release::Release;
 use storage::model::retention::{RetentionAction, RetentionRule};
 use storage::model::tenant::{Role, Tenant, TenantState};
@@ -147,9 +147,9 @@ fn parts_of_memories_have_fixed_bytes() {
     let replace = |row| Change::EventReplaced(TENANT, Cursor::new(22, 1), row);
     assert_row(event, bytes, replace, "1a01001601");
     let (at, retention) = (Timestamp(6), Retention::Day);
-    let receipt =
-        Receipt { at, retention, body_hash: [8; 32], effect: WriteEffect::Memories(vec![MEMORY]) };
-    let (bytes, prefix) = (format!("010c01{}0001m", "08".repeat(32)), "05".repeat(32));
+    let effect = WriteEffect::Memories(vec![TouchedId { id: MEMORY, is_duplicate: false }]);
+    let receipt = Receipt { at, retention, body_hash: [8; 32], effect };
+    let (bytes, prefix) = (format!("010c01{}0001m00", "08".repeat(32)), "05".repeat(32));
     let put = |row| Change::ReceiptPut(TENANT, KEY, [5; 32], row);
     assert_row(receipt.clone(), &bytes, put, &format!("0701k{prefix}"));
     let replace = |row| Change::ReceiptReplaced(TENANT, KEY, [5; 32], row);

@@ -82,7 +82,7 @@ impl Script {
     fn decide(&mut self, engine: &mut Engine, text: &str) {
         self.now += 1;
         let commands: Vec<_> = text.split("; ").map(|part| Line::parse(part).command()).collect();
-        let (decisions, batch) = engine.decide(self.now, &commands);
+        let (decisions, batch) = engine.accepted(self.now, &commands);
         let mut lines: Vec<_> = decisions.iter().map(outcome).collect();
         lines.extend(batch.changes.iter().map(|change| format!("+ {}", change_text(change))));
         // Long effects are printed without their middle.
@@ -102,7 +102,7 @@ impl Script {
     /// Decides a command, applies another batch, then applies the first one.
     fn stale(&mut self, engine: &mut Engine, line: &Line) {
         let (_, stale) = engine.decide(self.now, &[line.command()]);
-        engine.run(self.now, &[Command::background(Action::AdvanceClock)]);
+        engine.run(self.now, &[Command::of_cluster(AdvanceClock)]);
         let applied = engine.apply(&stale);
         self.print(&format!("{applied:?}"));
     }

@@ -17,7 +17,7 @@ fn unused_memories_are_found_by_age() {
     engine.run(100, &[report(1, 1, Usage::default(), vec![(memory_id(7_u64), 1)])]);
     let [source, target] = [8_u64, 9].map(memory_id);
     let edge = EdgeRef { source, target, relation: "near".into() };
-    engine.run(101, &[command(Action::CreateEdge(edge))]);
+    engine.run(101, &[command(CreateEdge(edge))]);
     let defects = |engine: &Engine| {
         let first = engine.reader.hygiene(TENANT, None, 5).unwrap();
         let second = engine.reader.hygiene(TENANT, first.next, 5).unwrap();
@@ -30,6 +30,6 @@ fn unused_memories_are_found_by_age() {
     assert_eq!(defects(&engine), [0, 0]);
     let days = 31 * Timestamp::DAY_MICROS;
     engine.run(days, &[memory(10_000)]);
-    engine.run(days + 1, &[command(Action::DeleteMemory(memory_id(10_000_u64)))]);
+    engine.run(days + 1, &[command(DeleteMemory(memory_id(10_000_u64)))]);
     assert_eq!(defects(&engine), [5_002, 5_003 - 2]);
 }

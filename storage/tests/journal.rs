@@ -5,6 +5,8 @@ use storage::model::analytics::{ReturnedMemory, Usage};
 use storage::model::id::KeyId;
 use storage::model::tenant::Role;
 
+use storage::ReplayedDeliveries;
+
 use crate::common::*;
 
 struct Fixture {
@@ -155,7 +157,7 @@ fn dead_letters(deliveries: &[DeliveryId]) -> Command {
     let outcome = AttemptOutcome::Failed { reason: "500".into(), retry_in_micros: None };
     let failed =
         deliveries.iter().map(|id| Attempt { id: *id, number: 1, outcome: outcome.clone() });
-    command(Action::RecordAttempts(failed.collect()))
+    command(RecordAttempts(failed.collect()))
 }
 
 #[test]
@@ -170,9 +172,10 @@ fn long_dead_letters_are_replayed_in_steps() {
     let (mut after, mut replayed, mut commands) = (None, 0, 0);
     loop {
         fixture.now += 1;
-        let replay = command(Action::ReplayDeliveries(after));
+        let replay = command(ReplayDeliveries(after));
         let replies = fixture.engine.run(fixture.now, &[replay]);
-        let [Reply::ReplayedDeliveries { count, next, .. }] = replies[..] else {
+        let [Reply::ReplayedDeliveries(ReplayedDeliveries { count, next, .. })] = replies[..]
+        else {
             panic!("{replies:?}");
         };
         (after, replayed, commands) = (next, replayed + count, commands + 1);
@@ -219,9 +222,10 @@ fn outbox_keeps_its_bounds() {
     let (mut next, mut commands) = (None, 0);
     loop {
         fixture.now += 1;
-        let replay = command(Action::ReplayDeliveries(next));
+        let replay = command(ReplayDeliveries(next));
         let decisions = fixture.engine.submit(fixture.now, &[replay]);
-        let [Ok(Reply::ReplayedDeliveries { count, next: last, is_limited })] = decisions[..]
+        let [Ok(Reply::ReplayedDeliveries(ReplayedDeliveries { count, next: last, is_limited }))] =
+            decisions[..]
         else {
             panic!("{decisions:?}");
         };
@@ -245,7 +249,7 @@ fn one_key_has_half_of_the_triggers() {
         let create = create_trigger(id, trigger(TriggerEvent::Store, TriggerAction::Pin));
         Command { actor: Some(KeyId([key; 8])), ..create }
     };
-    let another = Action::CreateKey(KeyId([1; 8]), api_key("another", Role::Agent));
+    let another = CreateKey { id: KeyId([1; 8]), key: api_key("another", Role::Agent) };
     engine.run(0, &[command(another)]);
     let most: Vec<_> = (0..KEY_TRIGGERS_MAX).map(|at| create(at, 0)).collect();
     for (now, commands) in most.chunks(250).enumerate() {
@@ -287,7 +291,7 @@ fn owners_divide_the_firings_of_a_report() {
         let create = create_trigger(TriggerId([at; 16]), trigger(TriggerEvent::Recall, notify));
         Command { actor: Some(owner), ..create }
     };
-    let key = |id| command(Action::CreateKey(id, api_key("agent", Role::Agent)));
+    let key = |id| command(CreateKey { id, key: api_key("agent", Role::Agent) });
     let mut commands = vec![key(verbose), key(terse)];
     commands.extend((1..=20_u8).map(|at| on_recall(verbose, at, &"{label}".repeat(500))));
     commands.push(on_recall(terse, 21, "{label}"));

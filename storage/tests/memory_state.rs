@@ -14,7 +14,7 @@ fn long_memory() -> NewMemory {
 }
 
 fn update(patch: MemoryPatch) -> Command {
-    command(Action::UpdateMemory(memory_id(1_u16), patch))
+    command(UpdateMemory { id: memory_id(1_u16), patch })
 }
 
 fn pin() -> Command {
@@ -32,9 +32,9 @@ fn state_changes() -> [Command; 4] {
     };
     [
         pin(),
-        command(Action::GiveFeedback(id, Signal::Wrong)),
+        command(GiveFeedback { id, signal: Signal::Wrong }),
         update(unpin),
-        command(Action::GiveFeedback(id, Signal::Outdated)),
+        command(GiveFeedback { id, signal: Signal::Outdated }),
     ]
 }
 
@@ -83,19 +83,19 @@ fn archived_memories_stay_in_the_cold_tier() {
     while stored(&engine).tier() == Tier::Hot {
         now += Timestamp::DAY_MICROS;
         assert!(now < 400 * Timestamp::DAY_MICROS, "it is archived");
-        engine.run(now, &[Command::background(Action::AdvanceClock)]);
-        let bytes = logged_bytes(&mut engine, now, &[command(Action::AdvanceTick(None))]);
+        engine.run(now, &[Command::of_cluster(AdvanceClock)]);
+        let bytes = logged_bytes(&mut engine, now, &[command(AdvanceTick(None))]);
         assert!(bytes < CHANGE_BYTES_MAX, "{bytes} bytes");
     }
     let mut engine = engine.reopened(Options::default());
     assert_eq!(stored(&engine).tier(), Tier::Cold);
-    let restore = command(Action::RestoreMemories(vec![memory_id(1_u16)]));
+    let restore = command(RestoreMemories(vec![memory_id(1_u16)]));
     let bytes = logged_bytes(&mut engine, now + 1, &[restore]);
     assert!(bytes < CHANGE_BYTES_MAX, "{bytes} bytes");
     assert_eq!(stored(&engine).tier(), Tier::Hot);
     engine.run(now + 2, &[pin()]);
     // The id of a deleted memory has no state left.
-    engine.run(now + 3, &[command(Action::DeleteMemory(memory_id(1_u16)))]);
+    engine.run(now + 3, &[command(DeleteMemory(memory_id(1_u16)))]);
     engine.run(now + 4, &[create(long_memory())]);
     assert!(!stored(&engine).is_pinned);
 }

@@ -11,15 +11,20 @@ use storage::model::score::rounded;
 use storage::model::words::words;
 use tempfile::TempDir;
 
+use storage::{Touched, TouchedMemories};
+
 use crate::common::brute::{self, BruteForce, Candidate, hottest, passes};
 use crate::common::world::{NAMESPACES, NaiveMemory, Random, World};
 use crate::common::*;
 
 fn outcome(decision: &Decision) -> &'static str {
     match decision {
-        Ok(Reply::WithNotifications(reply, _)) => outcome(&Ok((**reply).clone())),
-        Ok(Reply::Deleted(_)) => "deleted",
-        Ok(Reply::Replayed { .. } | Reply::ReplayedTriggerGone(_)) => "replayed",
+        Ok(Reply::Memories(TouchedMemories { replay_of: Some(_), .. })) => "replayed",
+        Ok(Reply::Memories(TouchedMemories { memories, .. }))
+            if memories.iter().any(|memory| memory.now == Touched::Deleted) =>
+        {
+            "deleted"
+        }
         Ok(_) => "done",
         Err(Rejection::NotFound) => "not found",
         Err(Rejection::Locked) => "locked",
@@ -149,7 +154,7 @@ fn attempts(engine: &Engine, random: &mut Random) -> Command {
         };
         Attempt { id, number: delivery.attempts + 1, outcome }
     });
-    command(Action::RecordAttempts(attempts.collect()))
+    command(RecordAttempts(attempts.collect()))
 }
 
 /// Every created memory fired once. Limited triggers kept their limit. The outbox counts its
@@ -229,10 +234,11 @@ fn run(seed: u64, steps: usize) {
         log.push(codec::encode(&batch));
         assert_eq!(leader.apply(&batch), ApplyOutcome::Done);
         let is_modelled = |command: &Command| {
-            use Action::{CreateMemories, DeleteMemory, RecordAttempts, UpdateMemory};
+            use TenantAction::{CreateMemories, DeleteMemory, RecordAttempts, UpdateMemory};
+            let Action::Tenant(_, action) = &command.action else { return false };
             matches!(
-                command.action,
-                CreateMemories(_) | UpdateMemory(..) | DeleteMemory(_) | RecordAttempts(_)
+                action,
+                CreateMemories(_) | UpdateMemory(_) | DeleteMemory(_) | RecordAttempts(_)
             )
         };
         if !commands.iter().all(is_modelled) {
@@ -267,7 +273,7 @@ fn replay(engine: &mut Engine, log: &[Vec<u8>], from: usize) {
 
 fn assert_equal_hashes(engines: [&mut Engine; 3], index: u64, seed: u64) {
     let later = engines[0].reader.position().clock.0 + 1;
-    let verify = [Command::background(Action::Verify)];
+    let verify = [Command::of_cluster(Verify)];
     let (_, mark) = engines[0].decide(later, &verify);
     let [leader, rest @ ..] = engines;
     let verified = |engine: &Engine| {

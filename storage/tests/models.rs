@@ -1,10 +1,10 @@
 //! A change of the embedding model: all memories get a vector of the next model beside the one in use,
 //! then one entry switches. Replicas are equal to the byte, and a restart finds the same.
 
+use storage::ImportedMemory;
 use storage::backup::examine;
 use storage::model::cluster::Model;
 use storage::model::models::EmbeddedMemory;
-use storage::{Import, ImportedMemory};
 
 use crate::common::*;
 
@@ -22,8 +22,8 @@ fn next_vector(text: &str, dimension: usize) -> Vector {
     Vector::quantise(NEXT, &components).unwrap()
 }
 
-fn background(action: Action) -> Command {
-    Command::background(action)
+fn background(action: impl Into<ClusterAction>) -> Command {
+    Command::of_cluster(action)
 }
 
 /// The leader's node, and another one that applies the same entries.
@@ -66,7 +66,7 @@ impl Pair {
                 vector: next_vector(&label, dimension),
                 label,
             });
-            self.run(&[background(Action::RecordVectors(embedded.collect()))]);
+            self.run(&[background(RecordVectors(embedded.collect()))]);
             after = page.next;
             if after.is_none() {
                 return found;
@@ -110,7 +110,10 @@ fn switch_leaves_no_memory_without_a_vector() {
         pair.run(&[create(memory(number, None))]);
     }
     let before = pair.best(vector(&label(50)).components().unwrap());
-    pair.run(&[background(Action::StartModelChange(next_model(NEXT_DIMENSION), "/m".into()))]);
+    pair.run(&[background(StartModelChange {
+        model: next_model(NEXT_DIMENSION),
+        folder: "/m".into(),
+    })]);
     assert_eq!(pair.embed(NEXT_DIMENSION), usize::from(MEMORIES));
     assert_eq!(pair.best(vector(&label(50)).components().unwrap()), before, "the old ones serve");
     // A new memory, a new text and a deletion meanwhile.
@@ -118,17 +121,17 @@ fn switch_leaves_no_memory_without_a_vector() {
     let text = "another text".to_owned();
     let patch =
         MemoryPatch { label: Some((text.clone(), vector(&text))), ..MemoryPatch::default() };
-    pair.run(&[command(Action::UpdateMemory(memory_id(3_u16), patch))]);
-    pair.run(&[command(Action::DeleteMemory(memory_id(4_u16)))]);
+    pair.run(&[command(UpdateMemory { id: memory_id(3_u16), patch })]);
+    pair.run(&[command(DeleteMemory(memory_id(4_u16)))]);
     let unready = pair.leader.reader.models().unwrap();
-    pair.run(&[background(Action::ReportModelReady(1)), background(Action::BeginModelSwitch)]);
+    pair.run(&[background(ReportModelReady(1)), background(BeginModelSwitch)]);
     assert!(pair.leader.reader.models().unwrap().next.unwrap().is_switching);
     // The node cannot load it after all.
-    pair.run(&[background(Action::PostponeModelSwitch(Some(1)))]);
+    pair.run(&[background(PostponeModelSwitch(Some(1)))]);
     assert_eq!(pair.leader.reader.models().unwrap(), unready);
-    let absent = &pair.submit(&[background(Action::BeginModelSwitch)])[0];
+    let absent = &pair.submit(&[background(BeginModelSwitch)])[0];
     assert_eq!(absent, &Err(Rejection::WrongState("nodes without the model: 1".into())));
-    pair.run(&[background(Action::ReportModelReady(1)), background(Action::BeginModelSwitch)]);
+    pair.run(&[background(ReportModelReady(1)), background(BeginModelSwitch)]);
     let created = &pair.submit(&[create(memory(MEMORIES + 1, None))])[0];
     assert_eq!(created, &Err(Rejection::ModelMismatch), "no new texts before the switch");
     // An import is rejected whole, so that it is repeated.
@@ -139,11 +142,11 @@ fn switch_leaves_no_memory_without_a_vector() {
         anchor: record.anchor,
         vector: vector(&label(50)),
     };
-    let imported = command(Action::Import(Import::Memories(vec![imported])));
+    let imported = command(Import::Memories(vec![imported]));
     assert_eq!(&pair.submit(&[imported])[0], &Err(Rejection::ModelMismatch));
     assert_eq!(pair.embed(NEXT_DIMENSION), 2);
     assert_eq!(pair.embed(NEXT_DIMENSION), 0);
-    pair.run(&[background(Action::SwitchModel(next_model(NEXT_DIMENSION)))]);
+    pair.run(&[background(SwitchModel(next_model(NEXT_DIMENSION)))]);
     pair.assert_equal();
 
     let found =
@@ -164,16 +167,19 @@ fn cancelled_change_leaves_nothing() {
     let mut pair = Pair::new();
     (0..20).for_each(|number| pair.run(&[create(memory(number, None))]));
     for _ in 0..2 {
-        pair.run(&[background(Action::StartModelChange(next_model(DIMENSION), "/m".into()))]);
-        let again = Action::StartModelChange(next_model(DIMENSION), "/other".into());
+        pair.run(&[background(StartModelChange {
+            model: next_model(DIMENSION),
+            folder: "/m".into(),
+        })]);
+        let again = StartModelChange { model: next_model(DIMENSION), folder: "/other".into() };
         assert!(pair.submit(&[background(again)])[0].is_err(), "one at a time");
         assert_eq!(pair.embed(DIMENSION), 20);
-        pair.run(&[background(Action::CancelModelChange)]);
+        pair.run(&[background(CancelModelChange)]);
         assert_eq!(pair.leader.reader.next_vectors().unwrap(), 0);
-        assert!(pair.submit(&[background(Action::SwitchModel(next_model(DIMENSION)))])[0].is_err());
+        assert!(pair.submit(&[background(SwitchModel(next_model(DIMENSION)))])[0].is_err());
         pair.run(&[create(memory(100 + pair.now as u16, None))]);
         let id = memory_id(100 + pair.now as u16 - 1);
-        pair.run(&[command(Action::DeleteMemory(id))]);
+        pair.run(&[command(DeleteMemory(id))]);
     }
     pair.assert_equal();
 }

@@ -95,10 +95,10 @@ impl Agent {
                 self.report(&found[..recalled.min(found.len())]);
             }
         }
-        self.engine.run(self.now + 1, &[Command::background(Action::AdvanceClock)]);
-        while self.engine.run(self.now + 2, &[command(Action::AdvanceTick(None))]) != [Reply::Done]
-        {
-        }
+        self.engine.run(self.now + 1, &[Command::of_cluster(AdvanceClock)]);
+        while self.engine.run(self.now + 2, &[command(AdvanceTick(None))])
+            != [Reply::Progress(Progress::Done)]
+        {}
     }
 
     fn store(&mut self, topic: usize) {

@@ -65,7 +65,7 @@ fn engine() -> (Engine, i64) {
         let changed = (first..first + 1_000).step_by(50);
         let changes = changed.map(|number| {
             let older = random(number) % (number + 1);
-            command(Action::UpdateMemory(id(older), warm.clone()))
+            command(UpdateMemory { id: id(older), patch: warm.clone() })
         });
         engine.run(now + 1, &changes.collect::<Vec<_>>());
     }
@@ -79,7 +79,7 @@ fn engine() -> (Engine, i64) {
     // A tick evaluates or archives up to 1,000 memories per step.
     for _ in 0..4 * COUNT / 1_000 {
         now += 1;
-        engine.run(now, &[command(Action::AdvanceTick(None))]);
+        engine.run(now, &[command(AdvanceTick(None))]);
     }
     (engine, now)
 }
@@ -124,7 +124,7 @@ fn search_equals_brute_force_over_fifty_thousand() {
             .zip(weights)
             .map(|(name, weight)| (format!("recall.{name}"), SettingValue::Number(weight)));
         now += 1;
-        engine.run(now, &[command(Action::UpdateSettings(settings.collect()))]);
+        engine.run(now, &[command(UpdateSettings(settings.collect()))]);
         let thermo = engine.reader.thermo(TENANT);
         let candidates = (0..COUNT).map(|number| {
             let found = engine.reader.get(TENANT, id(number)).unwrap().unwrap();

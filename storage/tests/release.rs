@@ -7,7 +7,7 @@ use storage::{Entry, EntryBody, Error};
 use crate::common::*;
 
 fn raise(level: u16) -> Command {
-    Command::background(Action::RaiseLevel(Release { level, version: (9, 8, 7) }))
+    Command::of_cluster(RaiseLevel(Release { level, version: (9, 8, 7) }))
 }
 
 #[test]

@@ -20,8 +20,8 @@ use crate::common::*;
 const OTHER: TenantId = TenantId(2);
 const RECALL: TriggerEvent = TriggerEvent::Recall;
 
-fn of_tenant(tenant: TenantId, action: Action) -> Command {
-    Command { tenant: Some(tenant), ..Command::background(action) }
+fn of_tenant(tenant: TenantId, action: impl Into<TenantAction>) -> Command {
+    Command::of_tenant(tenant, action)
 }
 
 /// The keys that were used, with the times.
@@ -63,7 +63,7 @@ fn largest_report_is_recorded() {
     // Each use is of a key that has the most kinds of use, and finds its oldest ones old.
     let keys = (0..REPORT_USES_MAX as u64).map(key_id);
     for id in keys.clone() {
-        engine.run(2, &[command(Action::CreateKey(id, large_key()))]);
+        engine.run(2, &[command(CreateKey { id, key: large_key() })]);
     }
     let mut number = 0;
     let mut next = || {
@@ -81,7 +81,7 @@ fn largest_report_is_recorded() {
         for target in memories.iter().skip(at + 1).take(16) {
             let relation = "related_to".into();
             let edge = EdgeRef { source: *source, target: *target, relation };
-            engine.run(3, &[command(Action::CreateEdge(edge))]);
+            engine.run(3, &[command(CreateEdge(edge))]);
         }
     }
     let usage = Usage { requests: u64::MAX / 2, latency_micros: u64::MAX / 2, ..Usage::default() };
@@ -96,7 +96,7 @@ fn largest_report_is_recorded() {
     tenants[0].returned = (0..30).map(|number| waiting_memory(&mut engine, number)).collect();
     let day_after = 2 * Timestamp::DAY_MICROS;
     let (decisions, batch) = engine.decide(day_after, &[report_of(next(), tenants)]);
-    assert_eq!(decisions, [Ok(Reply::Done)]);
+    assert_eq!(decisions, [Ok(Reply::Done(()))]);
     let bytes = codec::encode(&batch).len();
     assert!((BATCH_BYTES..COMMAND_BYTES_MAX).contains(&bytes), "{bytes} bytes");
     let fired = batch.changes.iter().filter(|it| matches!(it, Change::FiringsPut(..))).count();
@@ -114,11 +114,11 @@ fn waiting_memory(engine: &mut Engine, number: u64) -> ReturnedMemory {
     let (key, id) = (key_id(5_000 + number), memory_id(5_000 + number));
     let label = format!("{number} {}", "x".repeat(LABEL_BYTES_MAX - 20));
     let tag = trigger(RECALL, TriggerAction::Tag(Some("seen".into())));
-    let by_key = Action::CreateTrigger(TriggerId(id.0), Box::new(tag));
+    let by_key = CreateTrigger { id: TriggerId(id.0), trigger: Box::new(tag) };
     engine.run(
         3,
         &[
-            command(Action::CreateKey(key, api_key("owner", Role::Agent))),
+            command(CreateKey { id: key, key: api_key("owner", Role::Agent) }),
             create(new_memory(id, &label)),
             Command { actor: Some(key), ..command(by_key) },
         ],
@@ -128,7 +128,9 @@ fn waiting_memory(engine: &mut Engine, number: u64) -> ReturnedMemory {
 
 /// Advances the tick of a tenant.
 fn tick(engine: &mut Engine, tenant: TenantId, at: i64) {
-    while engine.run(at, &[of_tenant(tenant, Action::AdvanceTick(None))]) == [Reply::Partial] {}
+    while engine.run(at, &[of_tenant(tenant, AdvanceTick(None))])
+        == [Reply::Progress(Progress::Partial)]
+    {}
 }
 
 #[test]
@@ -141,7 +143,8 @@ fn large_recalls_of_some_tenants_leave_turns() {
     let tenants = (1..=TENANTS).map(TenantId);
     for tenant in tenants.clone() {
         for name in ["consolidation.active_index_max", "consolidation.archive_after_days"] {
-            engine.run(2, &[Command { tenant: Some(tenant), ..configure(name, 0.0) }]);
+            let zero = SettingValue::Number(0.0);
+            engine.run(2, &[of_tenant(tenant, UpdateSettings(vec![(name.into(), zero)]))]);
         }
     }
     let mut warmed = std::collections::BTreeSet::new();
@@ -152,9 +155,9 @@ fn large_recalls_of_some_tenants_leave_turns() {
             // A recall restores a cold memory with much metadata, whatever the part of its tenant.
             let memory = new_memory(id, &number.to_string());
             let memory = NewMemory { details: details.clone(), ..memory };
-            let create = of_tenant(tenant, Action::CreateMemories(vec![memory]));
+            let create = of_tenant(tenant, CreateMemories(vec![memory]));
             let patch = MemoryPatch { current_heat: Some(0.0), ..MemoryPatch::default() };
-            let cool = of_tenant(tenant, Action::UpdateMemory(id, patch));
+            let cool = of_tenant(tenant, UpdateMemory { id, patch });
             engine.run(start, &[create, cool]);
             tick(&mut engine, tenant, start + Timestamp::DAY_MICROS);
             tick(&mut engine, tenant, start + 2 * Timestamp::DAY_MICROS);
@@ -180,7 +183,7 @@ fn last_use_of_a_key_is_small() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     let ids = (0..100).map(key_id);
     for id in ids.clone() {
-        engine.run(1, &[command(Action::CreateKey(id, large_key()))]);
+        engine.run(1, &[command(CreateKey { id, key: large_key() })]);
     }
     let used = |number, at| {
         let keys = ids.clone().map(|id| (id, Timestamp(at))).collect();
@@ -189,7 +192,7 @@ fn last_use_of_a_key_is_small() {
     let (_, batch) = engine.decide(2, &[used(1, 7)]);
     assert!(codec::encode(&batch).len() < 64 * ids.clone().count());
     engine.apply(&batch);
-    engine.run(3, &[used(2, 5), command(Action::DeleteKey(key_id(0)))]);
+    engine.run(3, &[used(2, 5), command(DeleteKey(key_id(0)))]);
     let latest = uses(&engine);
     assert_eq!((latest.len(), latest[&key_id(1)]), (99, Timestamp(7)), "the latest one");
     engine.run(4, &[used(3, 9)]);
@@ -199,10 +202,11 @@ fn last_use_of_a_key_is_small() {
 /// A tenant's memory, and a trigger that waits until it is recalled.
 fn create_waiting(engine: &mut Engine, tenant: TenantId, label: &str, triggers: &[Trigger]) {
     let memory = new_memory(memory_id(tenant.0), label);
-    engine.run(2, &[of_tenant(tenant, Action::CreateMemories(vec![memory]))]);
+    engine.run(2, &[of_tenant(tenant, CreateMemories(vec![memory]))]);
     for (number, trigger) in triggers.iter().enumerate() {
         let id = TriggerId((u128::from(tenant.0) << 64 | number as u128).to_be_bytes());
-        engine.run(2, &[of_tenant(tenant, Action::CreateTrigger(id, Box::new(trigger.clone())))]);
+        engine
+            .run(2, &[of_tenant(tenant, CreateTrigger { id, trigger: Box::new(trigger.clone()) })]);
     }
 }
 
@@ -255,7 +259,7 @@ fn late_duplicate_of_an_older_process_counts_once() {
     let report = |boot, number| {
         let tenant = TenantReport { searches: 1, ..TenantReport::empty(TENANT) };
         let report = Report { node: 1, boot, number, tenants: vec![tenant] };
-        Command::background(Action::RecordReport(report))
+        Command::of_cluster(RecordReport(report))
     };
     for (boot, number, searches) in
         [(1, 1, 1), (1, 2, 2), (2, 1, 3), (1, 2, 3), (1, 1, 3), (2, 1, 3)]
@@ -285,7 +289,7 @@ fn kinds_of_use_take_no_room_from_recalls() {
     create_tenants(&mut engine, 2);
     let keys = (0..REPORT_USES_MAX as u64).map(key_id);
     for id in keys.clone() {
-        engine.run(1, &[command(Action::CreateKey(id, large_key()))]);
+        engine.run(1, &[command(CreateKey { id, key: large_key() })]);
     }
     for known in 0..60 {
         let uses = keys.clone().map(|id| (id, kind(known))).collect();

@@ -20,10 +20,10 @@ fn id(kind: u64, number: u64) -> MemoryId {
 }
 
 fn tick(engine: &mut Engine, now: i64) {
-    engine.run(now, &[Command::background(Action::AdvanceClock)]);
+    engine.run(now, &[Command::of_cluster(AdvanceClock)]);
     for step in 0.. {
-        let replies = engine.submit(now + 1, &[command(Action::AdvanceTick(None))]);
-        if matches!(replies[0], Ok(Reply::Done)) {
+        let replies = engine.submit(now + 1, &[command(AdvanceTick(None))]);
+        if matches!(replies[0], Ok(Reply::Progress(Progress::Done))) {
             break;
         }
         assert!(step < 100, "the tick ends");
@@ -48,7 +48,7 @@ fn rules_archive_and_delete_after_their_days() {
                 .run(number as i64, &[create(NewMemory { namespace: namespace.into(), ..memory })]);
         }
     }
-    let patch = |id, patch| command(Action::UpdateMemory(id, patch));
+    let patch = |id, patch| command(UpdateMemory { id, patch });
     let pinned = MemoryPatch { is_pinned: Some(true), ..MemoryPatch::default() };
     let locked = MemoryPatch { is_locked: Some(true), ..MemoryPatch::default() };
     engine.run(1_000, &[patch(id(0, 1), pinned), patch(id(0, 2), locked)]);
@@ -57,7 +57,7 @@ fn rules_archive_and_delete_after_their_days() {
         rule("notes", RetentionAction::Archive, 10),
         rule("notes", RetentionAction::Delete, 60),
     ];
-    engine.run(1_001, &[command(Action::UpdateRetention(rules.clone()))]);
+    engine.run(1_001, &[command(UpdateRetention(rules.clone()))]);
     let due = |engine: &Engine| {
         let (thermo, now) = (&Thermo::default(), engine.reader.position().clock);
         let request = DueRequest { rules: &rules, thermo, now, reached: None, limit: 0 };
@@ -71,7 +71,7 @@ fn rules_archive_and_delete_after_their_days() {
     assert_eq!(tiers(&engine, "notes"), [0, COUNT]);
     // A recall is a use.
     engine.run(25 * DAY, &[report(1, 1, Usage::default(), vec![(id(0, 3), 1)])]);
-    engine.run(40 * DAY, &[Command::background(Action::AdvanceClock)]);
+    engine.run(40 * DAY, &[Command::of_cluster(AdvanceClock)]);
     assert_eq!(due(&engine), [COUNT - 2, 0, 0], "the locked one counts");
     tick(&mut engine, 40 * DAY + 10);
     assert_eq!(tiers(&engine, "logs"), [2, 1]);

@@ -67,7 +67,7 @@ fn each_row_without_its_counterpart_is_named() {
     ];
     assert_eq!(named, expected);
     assert_eq!(faults.count, expected.len() as u64);
-    engine.run(4, &[Command::background(Action::Verify)]);
+    engine.run(4, &[Command::of_cluster(Verify)]);
     engine.reader.verifier().wait_idle();
     assert_eq!(engine.reader.verifier().results().pop().unwrap().faults, Some(faults));
 }

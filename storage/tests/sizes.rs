@@ -37,7 +37,7 @@ fn largest_fold_and_unfold_fit() {
     (0..FOLDED).for_each(|number| drop(engine.run(1, &[create(large(number))])));
     engine.run(2, &[fold_of(FOLDED)]);
     assert!((0..FOLDED).all(|number| memory(&engine, number).superseded_by.is_some()));
-    engine.run(3, &[command(Action::Unfold(memory_id(1_000_u32)))]);
+    engine.run(3, &[command(Unfold(memory_id(1_000_u32)))]);
     assert!((0..FOLDED).all(|number| memory(&engine, number).superseded_by.is_none()));
 }
 
@@ -53,9 +53,9 @@ fn fold_is_undone_after_labels_grew() {
         let text = label(number, LABEL_BYTES_MAX);
         let vector: Vector = vector(&text);
         let patch = MemoryPatch { label: Some((text, vector)), ..MemoryPatch::default() };
-        engine.run(3, &[command(Action::UpdateMemory(memory_id(number), patch))]);
+        engine.run(3, &[command(UpdateMemory { id: memory_id(number), patch })]);
     }
-    engine.run(4, &[command(Action::Unfold(memory_id(1_000_u32)))]);
+    engine.run(4, &[command(Unfold(memory_id(1_000_u32)))]);
     assert!((0..FOLDED).all(|number| memory(&engine, number).archived_at.is_none()));
 }
 
@@ -67,6 +67,6 @@ fn repeated_puts_of_a_row_count_once() {
         supersedes: Some(memory_id(0_u32)),
         ..new_memory(memory_id(1 + number), &label(number, 20))
     };
-    engine.run(2, &[command(Action::CreateMemories((0..50).map(supersede).collect()))]);
+    engine.run(2, &[command(CreateMemories((0..50).map(supersede).collect()))]);
     assert!(memory(&engine, 0).superseded_by.is_some());
 }

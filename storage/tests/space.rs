@@ -41,7 +41,10 @@ fn space_comes_back_after_mass_deletion() {
     assert!(before > 15_000_000, "{before} bytes");
     let ids: Vec<_> = (0..MEMORIES).map(memory_id).collect();
     for ids in ids.chunks(BULK_MAX) {
-        engine.run(2, &[command(Action::DeleteMemories(ids.to_vec(), BulkFilter::default()))]);
+        engine.run(
+            2,
+            &[command(DeleteMemories { ids: ids.to_vec(), filter: BulkFilter::default() })],
+        );
     }
     engine.writer.flusher().flush().unwrap();
     let started = Instant::now();

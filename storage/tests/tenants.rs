@@ -5,7 +5,9 @@ use storage::model::edge::{SIMILAR_TO, Suggestion};
 use storage::model::id::KeyId;
 use storage::model::limits::{Limit, Limits};
 use storage::model::tenant::{Role, TenantState};
-use storage::{Counts, EdgeRef, Options, Rejection, TenantPatch};
+use storage::{Counts, Options, Rejection, TenantPatch};
+
+use storage::{TenantDeleted, TenantReply};
 
 use crate::common::*;
 
@@ -14,7 +16,7 @@ const OTHER: TenantId = TenantId(2);
 const KEY_HASH: [u8; 32] = [0; 32];
 
 fn update_tenant(id: TenantId, patch: TenantPatch) -> Command {
-    Command::background(Action::UpdateTenant(id, patch))
+    Command::of_cluster(UpdateTenant { id, patch })
 }
 
 fn limits(limits: &[(Limit, u64)]) -> TenantPatch {
@@ -27,17 +29,17 @@ fn state(state: TenantState) -> TenantPatch {
 }
 
 fn delete_tenant(id: TenantId, name: &str) -> Command {
-    Command::background(Action::DeleteTenant(id, name.into()))
+    Command::of_cluster(DeleteTenant { id, name: name.into() })
 }
 
 /// A command of the first key of a tenant.
-fn of(tenant: TenantId, action: Action) -> Command {
+fn of(tenant: TenantId, action: impl Into<TenantAction>) -> Command {
     let key = if tenant == TENANT { 0 } else { 7 };
-    Command { tenant: Some(tenant), actor: Some(KeyId([key; 8])), ..Command::background(action) }
+    Command { actor: Some(KeyId([key; 8])), ..Command::of_tenant(tenant, action) }
 }
 
 fn create_in(tenant: TenantId, number: u32, label: &str) -> Command {
-    let action = Action::CreateMemories(vec![new_memory(memory_id(number), label)]);
+    let action = CreateMemories(vec![new_memory(memory_id(number), label)]);
     of(tenant, action)
 }
 
@@ -56,14 +58,14 @@ fn limits_are_exact_within_a_batch() {
     let full = Rejection::StorageLimitReached { limit: Limit::Memories, max: 3 };
     assert_eq!(decisions[3], Err(full.clone()));
     // A deletion makes room, in the same batch too.
-    let delete = of(TENANT, Action::DeleteMemory(memory_id(0_u32)));
+    let delete = of(TENANT, DeleteMemory(memory_id(0_u32)));
     let decisions = engine.submit(3, &[delete, creates[3].clone(), creates[4].clone()]);
     assert!(decisions[1].is_ok());
     assert_eq!(decisions[2], Err(full));
     // All of a command or none.
     let two = vec![new_memory(memory_id(8_u32), "a"), new_memory(memory_id(9_u32), "b")];
-    engine.run(4, &[of(TENANT, Action::DeleteMemory(memory_id(1_u32)))]);
-    assert_eq!(accepted(&engine.submit(5, &[of(TENANT, Action::CreateMemories(two))])), 0);
+    engine.run(4, &[of(TENANT, DeleteMemory(memory_id(1_u32)))]);
+    assert_eq!(accepted(&engine.submit(5, &[of(TENANT, CreateMemories(two))])), 0);
     assert_eq!(engine.reader.counts(TENANT).memories, 2);
     // A lower limit removes nothing.
     engine.run(6, &[update_tenant(TENANT, limits(&[(Limit::Memories, 1)]))]);
@@ -83,12 +85,12 @@ fn bytes_of_drafts_and_of_the_index_agree() {
     let relabel = |label: &str| {
         let label = Some((label.to_owned(), vector(label)));
         let patch = storage::MemoryPatch { label, ..Default::default() };
-        of(TENANT, Action::UpdateMemory(memory_id(0_u32), patch))
+        of(TENANT, UpdateMemory { id: memory_id(0_u32), patch })
     };
     assert_eq!(accepted(&engine.submit(3, &[relabel("01234567890")])), 0, "it would grow");
     assert_eq!(accepted(&engine.submit(4, &[relabel("0"), relabel("012")])), 2);
     assert_eq!(engine.reader.counts(TENANT).bytes, 3 * each - 7);
-    engine.run(5, &[of(TENANT, Action::DeleteMemory(memory_id(1_u32)))]);
+    engine.run(5, &[of(TENANT, DeleteMemory(memory_id(1_u32)))]);
     assert_eq!(engine.reader.counts(TENANT).bytes, 2 * each - 7);
     let engine = engine.reopened(Options::default());
     assert_eq!(engine.reader.counts(TENANT).bytes, 2 * each - 7, "as rebuilt from the rows");
@@ -99,7 +101,7 @@ fn limits_of_keys_triggers_and_edges_hold() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     let limits = limits(&[(Limit::Keys, 2), (Limit::Triggers, 1), (Limit::Edges, 2)]);
     engine.run(1, &[update_tenant(TENANT, limits)]);
-    let key = |number| Action::CreateKey(KeyId([number; 8]), api_key("worker", Role::Agent));
+    let key = |number| CreateKey { id: KeyId([number; 8]), key: api_key("worker", Role::Agent) };
     assert_eq!(accepted(&engine.submit(2, &[of(TENANT, key(1)), of(TENANT, key(2))])), 1);
     // An operator replaces a lost key.
     assert_eq!(accepted(&engine.submit(3, &[command(key(3)), command(key(4))])), 1);
@@ -117,7 +119,7 @@ fn limits_of_keys_triggers_and_edges_hold() {
     assert_eq!(engine.reader.counts(TENANT).edges, 2);
     let relation = "something".to_owned();
     let edge = EdgeRef { source: memory_id(3_u32), target: memory_id(0_u32), relation };
-    assert_eq!(accepted(&engine.submit(6, &[command(Action::CreateEdge(edge))])), 0);
+    assert_eq!(accepted(&engine.submit(6, &[command(CreateEdge(edge))])), 0);
 }
 
 #[test]
@@ -125,7 +127,7 @@ fn tier_of_a_new_tenant_is_not_deleted() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     let tier = |limits| {
         let (name, becomes_default) = ("small".into(), false);
-        Command::background(Action::PutTier { name, limits, becomes_default })
+        Command::of_cluster(PutTier { name, limits, becomes_default })
     };
     let create = create_tenant("other", "small", KeyId([7; 8]));
     let decisions = engine.submit(1, &[tier(Some(Limits::new())), create, tier(None)]);
@@ -161,8 +163,8 @@ fn deleted_tenant_leaves_no_row() {
     let creates: Vec<_> = (0..50).map(|number| create_in(OTHER, number, "fox of other")).collect();
     engine.run(2, &creates);
     let pins = trigger(TriggerEvent::Recall, TriggerAction::Pin);
-    let pins = Action::CreateTrigger(TriggerId([1; 16]), Box::new(pins));
-    let pins = Command { tenant: Some(OTHER), ..Command::background(pins) };
+    let pins = CreateTrigger { id: TriggerId([1; 16]), trigger: Box::new(pins) };
+    let pins = Command::of_tenant(OTHER, pins);
     engine.run(3, &[pins]);
     assert!(engine.reader.tenant_rows(OTHER).unwrap() > 150);
     let reject = |engine: &mut Engine, command: Command| {
@@ -176,16 +178,16 @@ fn deleted_tenant_leaves_no_row() {
     let id = memory_id(1_u32);
     let returned = vec![ReturnedMemory { owner: None, id, times: 1 }];
     let of_other = TenantReport { recalls: vec![(id, 2)], returned, ..TenantReport::empty(OTHER) };
-    let tick = Command { tenant: Some(OTHER), ..Command::background(Action::AdvanceTick(None)) };
+    let tick = Command::of_tenant(OTHER, AdvanceTick(None));
     let commands = [
         delete_tenant(OTHER, "other"),
         create_in(OTHER, 99, "late"),
         tick,
-        Command::background(Action::Expire(TENANT)),
+        Command::of_cluster(Expire(TENANT)),
         report_of(1, vec![of_other]),
     ];
     let decisions = engine.submit(401 * Timestamp::DAY_MICROS, &commands);
-    let Ok(Reply::TenantDeleted(Counts { memories: 50, .. })) = decisions[0] else {
+    let Ok(Reply::TenantDeleted(TenantDeleted(Counts { memories: 50, .. }))) = decisions[0] else {
         panic!("{:?}", decisions[0]);
     };
     assert_eq!(decisions[1], Err(Rejection::NoSuch("tenant".into())));
@@ -198,7 +200,10 @@ fn deleted_tenant_leaves_no_row() {
     let mut engine = engine.reopened(Options::default());
     assert_eq!(engine.reader.tenants(), [TENANT]);
     let created = engine.run(6, &[create_tenant("other", "free", KeyId([8; 8]))]);
-    assert!(matches!(created[0], Reply::Tenant(TenantId(3), _)), "no id is used twice");
+    assert!(
+        matches!(created[0], Reply::Tenant(TenantReply { id: TenantId(3), .. })),
+        "no id is used twice"
+    );
 }
 
 #[test]
@@ -206,7 +211,7 @@ fn tiers_limit_their_tenants() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     let tier = |name: &str, max: Option<u64>| {
         let limits = max.map(|max| [(Limit::Memories, max)].into());
-        Command::background(Action::PutTier { name: name.into(), limits, becomes_default: false })
+        Command::of_cluster(PutTier { name: name.into(), limits, becomes_default: false })
     };
     let decisions = engine.submit(1, &[create_tenant("other", "small", KeyId([7; 8]))]);
     assert_eq!(decisions[0], Err(Rejection::NoSuch("tier".into())));

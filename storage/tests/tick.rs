@@ -52,10 +52,10 @@ impl Ticks {
 
     /// Runs a tick to its end.
     fn tick(&mut self, now: i64) {
-        self.run(now, Command::background(Action::AdvanceClock));
+        self.run(now, Command::of_cluster(AdvanceClock));
         loop {
             let step = self.find();
-            if self.run(now + 1, command(Action::AdvanceTick(step))) == Reply::Done {
+            if self.run(now + 1, command(AdvanceTick(step))) == Reply::Progress(Progress::Done) {
                 return;
             }
         }
@@ -84,7 +84,7 @@ impl Ticks {
     fn change_memories(&mut self, now: i64, step: u16) {
         for (number, heat) in [(COUNT - 10, 0.9), (COUNT - 20, 0.01), (3, 0.9)] {
             let patch = MemoryPatch { current_heat: Some(heat), ..MemoryPatch::default() };
-            self.run(now, command(Action::UpdateMemory(id(number - step.min(3)), patch)));
+            self.run(now, command(UpdateMemory { id: id(number - step.min(3)), patch }));
         }
         let recalls = vec![(id(COUNT - 30), 1), (id(4), 1)];
         self.run(now, report(step.into(), 1, Usage::default(), recalls));
@@ -134,13 +134,13 @@ fn interrupted_tick_reports_each_crossing_once() {
     });
     ticks.engine.fill(1, new);
     ticks.run(2, no_archiving());
-    ticks.run(now, Command::background(Action::AdvanceClock));
+    ticks.run(now, Command::of_cluster(AdvanceClock));
     let before = ticks.heats();
-    ticks.run(now + 1, command(Action::AdvanceTick(None)));
+    ticks.run(now + 1, command(AdvanceTick(None)));
     assert_eq!(ticks.reported(), []);
 
     now += DAY + DAY / 2;
-    ticks.run(now, Command::background(Action::AdvanceClock));
+    ticks.run(now, Command::of_cluster(AdvanceClock));
     let at_tick = ticks.heats();
     let mut step = 0;
     loop {
@@ -151,7 +151,7 @@ fn interrupted_tick_reports_each_crossing_once() {
         if step > 1 {
             ticks.change_memories(at, step - 1);
         }
-        if ticks.run(at + 1, command(Action::AdvanceTick(found))) == Reply::Done {
+        if ticks.run(at + 1, command(AdvanceTick(found))) == Reply::Progress(Progress::Done) {
             break;
         }
         // The leader crashes, and another one continues the tick.
@@ -167,7 +167,7 @@ fn interrupted_tick_reports_each_crossing_once() {
 
     // The next tick reports the crossings of the writes in between, each once.
     now += 200 * SECOND;
-    ticks.run(now, Command::background(Action::AdvanceClock));
+    ticks.run(now, Command::of_cluster(AdvanceClock));
     let expected = crossed(&at_tick, &ticks.heats());
     assert!(!expected.is_empty());
     ticks.tick(now);
@@ -206,14 +206,13 @@ fn changes_of_a_tick(count: u16) -> usize {
     });
     engine.fill(1, new);
     engine.run(2, &[no_archiving()]);
-    engine.run(30 * DAY, &[Command::background(Action::AdvanceClock)]);
+    engine.run(30 * DAY, &[Command::of_cluster(AdvanceClock)]);
     let mut changes = 0;
     for step in 1.. {
-        let (decisions, batch) =
-            engine.decide(30 * DAY + step, &[command(Action::AdvanceTick(None))]);
+        let (decisions, batch) = engine.decide(30 * DAY + step, &[command(AdvanceTick(None))]);
         changes += batch.changes.len();
         engine.apply(&batch);
-        if decisions[0] == Ok(Reply::Done) {
+        if decisions[0] == Ok(Reply::Progress(Progress::Done)) {
             break;
         }
     }
@@ -237,7 +236,7 @@ fn write(random: &mut Random, number: &mut u16) -> Vec<Command> {
     let mut any = || id(1 + random.below(usize::from(*number)) as u16);
     let (changed, recalled) = (any(), any());
     let patch = MemoryPatch { current_heat: Some(random.heat()), ..MemoryPatch::default() };
-    let change = command(Action::UpdateMemory(changed, patch));
+    let change = command(UpdateMemory { id: changed, patch });
     let recalls = report((*number).into(), 1, Usage::default(), vec![(recalled, 1)]);
     let new = NewMemory { initial_heat: random.heat(), ..new_memory(id(*number), "x") };
     let others = [change, recalls].into_iter().filter(|_| random.chance(50));
@@ -263,7 +262,7 @@ fn ticks_that_find_nothing_can_be_left_out() {
         }
         now += 60 * SECOND;
         all.tick(now);
-        some.run(now, Command::background(Action::AdvanceClock));
+        some.run(now, Command::of_cluster(AdvanceClock));
         let due = some.engine.reader.tick_due();
         match some.engine.reader.tick_finds(TENANT).unwrap() {
             _ if due.is_empty() => skipped += 1,
@@ -288,7 +287,7 @@ fn idle_tenant_archives_long_cold_memories() {
     ticks.run(1, create(cold));
     ticks.run(2, configure("consolidation.active_index_max", 0.0));
     for day in 1..=40 {
-        ticks.run(day * DAY, Command::background(Action::AdvanceClock));
+        ticks.run(day * DAY, Command::of_cluster(AdvanceClock));
         for tenant in ticks.engine.reader.tick_due() {
             match ticks.engine.reader.tick_finds(tenant).unwrap() {
                 TickFinds::Something => ticks.tick(day * DAY),
@@ -316,7 +315,7 @@ fn tick_over_a_restoration_fires_nothing() {
     let cluster = ticks.engine.reader.cluster().unwrap().unwrap();
     let (clock, member) = (ticks.engine.reader.position().clock, cluster.members[0]);
     let restored = Cluster::clone(&cluster).restored([9; 16], member, clock, true);
-    let (_, batch) = ticks.engine.decide(62 * SECOND, &[command(Action::AdvanceClock)]);
+    let (_, batch) = ticks.engine.decide(62 * SECOND, &[Command::of_cluster(AdvanceClock)]);
     let changes = vec![Change::ClusterPut(restored)];
     ticks.engine.apply(&Batch { changes, ..batch });
     ticks.tick(7 * DAY);
@@ -335,7 +334,7 @@ fn new_trigger_fires_for_nothing_of_the_past() {
     ticks.tick(61 * SECOND);
     // It cools below the bound of the trigger, not below the cold threshold.
     let now = 61 * SECOND + DAY;
-    ticks.run(now, Command::background(Action::AdvanceClock));
+    ticks.run(now, Command::of_cluster(AdvanceClock));
     assert_ne!(ticks.engine.reader.tick_finds(TENANT).unwrap(), TickFinds::Something);
     let filter = TriggerFilter { heat_below: Some(0.8), ..TriggerFilter::default() };
     let any = trigger(TriggerEvent::Decay, TriggerAction::Notify(Some("cooled".into())));

@@ -5,12 +5,13 @@ use std::sync::OnceLock;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
+use storage::command::AdvanceTick;
 use storage::model::id::{KeyId, TriggerId};
 use storage::model::memory::MemoryType;
 use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::vector::{Vector, dot};
 use storage::model::words::words;
-use storage::{Action, Batch, Command, HotRequest, NewMemory, Options, SearchRequest, codec};
+use storage::{Batch, Command, HotRequest, NewMemory, Options, SearchRequest, codec};
 use tests::engine::{
     Engine, MODEL, TENANT, command, create, create_trigger, memory_id, new_memory, random, trigger,
 };
@@ -127,7 +128,7 @@ fn heat_scan_of_1_000_000(bencher: Bencher<'_, '_>) {
 
 #[divan::bench(sample_count = 30)]
 fn tick_over_1_000_000(bencher: Bencher<'_, '_>) {
-    let (filled, tick) = (million(), [command(Action::AdvanceTick(None))]);
+    let (filled, tick) = (million(), [command(AdvanceTick(None))]);
     bencher.counter(ItemsCount::new(1_000_000_u32)).bench(|| filled.decide(black_box(&tick)));
 }
 

@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
+use storage::command::{CreateEdge, DeleteTrigger, GiveFeedback};
 use storage::model::id::MemoryId;
 use storage::model::score::rounded;
 use storage::model::tenant::Role;
 use storage::model::trigger::TriggerActionKind;
-use storage::{HotRequest, ListRequest, Rejection, SearchRequest, TierFilter, Touched};
+use storage::{
+    EdgeReply, HotRequest, ListRequest, Rejection, SearchRequest, TierFilter, Touched,
+    TouchedMemories, TriggerReply,
+};
 
 use url::Url;
 
@@ -26,7 +30,7 @@ use crate::requests::values::Text;
 use crate::responses::trigger::{TriggerView, notifications};
 use crate::responses::type_counts;
 use crate::service::error::ErrorKind;
-use crate::service::writes::{TouchedMemories, WriteResult};
+use crate::service::writes::WriteResult;
 
 /// Most triggers of a list.
 const TRIGGERS_MAX: usize = 100;
@@ -44,26 +48,22 @@ pub(super) async fn remember(call: Call, new: Remember) -> ApiResult<Changed> {
     let origin = call.origin.of_tool(&call.session.caller, "sulcus_remember");
     let new = new.into_memory(&call.store_namespace(), origin)?;
     let done = call.session.create_memories(vec![new]).await?;
-    set_created(done.value.iter().filter(|memory| memory.is_new).count());
-    let created = done.value.into_iter().next().ok_or_else(ApiError::internal)?;
-    let is_duplicate = created.is_duplicate;
-    Ok(Changed { is_duplicate, ..changed((created.id, created.touched), &done.notifications) })
-}
-
-fn changed(
-    (id, touched): (MemoryId, Touched),
-    fired: &[storage::model::trigger::Notification],
-) -> Changed {
-    let memory = match touched {
-        Touched::Memory(record) => Some(MemoryView::new(&record, None)),
-        Touched::Deleted | Touched::TooLong => None,
-    };
-    Changed { memory_id: Id(id), memory, is_duplicate: false, notifications: notifications(fired) }
+    set_created(done.value.created());
+    first_changed(done)
 }
 
 fn first_changed(done: WriteResult<TouchedMemories>) -> ApiResult<Changed> {
     let first = done.value.memories.into_iter().next().ok_or_else(ApiError::internal)?;
-    Ok(changed(first, &done.notifications))
+    let memory = match first.now {
+        Touched::Memory(record) => Some(MemoryView::new(&record, None)),
+        Touched::Deleted | Touched::TooLong => None,
+    };
+    Ok(Changed {
+        memory_id: Id(first.id),
+        memory,
+        is_duplicate: first.is_duplicate,
+        notifications: notifications(&done.notifications),
+    })
 }
 
 pub(super) async fn search(call: Call, search: SearchFor) -> ApiResult<Memories> {
@@ -129,7 +129,8 @@ pub(super) async fn forget(call: Call, memory: OneMemory) -> ApiResult<Forgotten
 }
 
 pub(super) async fn relate(call: Call, relation: Relation) -> ApiResult<Related> {
-    let (edge, is_new) = call.session.create_edge(relation.into_edge()?).await?.value;
+    let EdgeReply { edge, is_new } =
+        call.session.submit(CreateEdge(relation.into_edge()?)).await?.value;
     let (source_id, target_id) = (Id(edge.source), Id(edge.target));
     Ok(Related { source_id, target_id, relation: edge.relation, is_new })
 }
@@ -148,7 +149,7 @@ pub(super) async fn hottest(call: Call, hottest: Hottest) -> ApiResult<Memories>
 
 pub(super) async fn feedback(call: Call, feedback: Feedback) -> ApiResult<FeedbackGiven> {
     let (id, signal) = (feedback.memory_id.0, feedback.signal.0);
-    let effect = call.session.give_feedback(id, signal).await?.value;
+    let effect = call.session.submit(GiveFeedback { id, signal }).await?.value;
     let percent = |heat: f64| rounded(heat * 100.0);
     let (before, after) = (percent(effect.heat_before), percent(effect.heat_after));
     Ok(FeedbackGiven { memory_id: feedback.memory_id, heat_before: before, heat_after: after })
@@ -201,9 +202,9 @@ pub(super) async fn create_trigger(call: Call, new: NewTrigger) -> ApiResult<Tri
         check_receiver(&call, settings.url.as_deref()).await?;
     }
     let build = |action| new.into_trigger(action);
-    let (id, created) = call.session.create_trigger(kind, settings, build).await?.value;
+    let TriggerReply { id, now } = call.session.create_trigger(kind, settings, build).await?.value;
     // A repetition may find it deleted.
-    let (trigger, firings) = created.ok_or_else(|| Rejection::NoSuch("trigger".into()))?;
+    let (trigger, firings) = now.ok_or_else(|| Rejection::NoSuch("trigger".into()))?;
     let trigger = TriggerView::new(&call.session.caller, id, &trigger, &firings);
     Ok(TriggerCreated { trigger })
 }
@@ -225,6 +226,6 @@ async fn check_receiver(call: &Call, url: Option<&str>) -> ApiResult<()> {
 }
 
 pub(super) async fn delete_trigger(call: Call, one: OneTrigger) -> ApiResult<TriggerDeleted> {
-    call.session.delete_trigger(one.trigger_id.0).await?;
+    call.session.submit(DeleteTrigger(one.trigger_id.0)).await?;
     Ok(TriggerDeleted { trigger_id: one.trigger_id, deleted: true })
 }

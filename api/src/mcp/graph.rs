@@ -4,12 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use storage::command::BulkFilter;
 use storage::model::details::{Details, MetadataEntry};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::id::MemoryId;
 use storage::model::knowledge_graph::{ENTITY, OBSERVATION, Part, RELATION, TAG, id_of, tag_of};
 use storage::model::memory::MemoryRecord;
-use storage::{BulkFilter, TEXT_BYTES_MAX, TierFilter};
+use storage::{TEXT_BYTES_MAX, TierFilter};
 
 use crate::current;
 use crate::mcp::call::Call;

@@ -1,8 +1,9 @@
 //! Requests about edges, and about the graph of memories.
 
 use serde::Deserialize;
-use storage::EdgeRef;
 use utoipa::{IntoParams, ToSchema};
+
+use storage::command::EdgeRef;
 
 use crate::requests::fields::*;
 use crate::service::error::{ApiError, ApiResult};

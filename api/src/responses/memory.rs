@@ -5,18 +5,16 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use storage::model::details::Details;
-use storage::model::id::MemoryId;
 use storage::model::memory::{Editor, MemoryRecord};
 use storage::model::origin::Origin;
 use storage::model::score::rounded;
-use storage::{Hit, SearchResults, Touched};
+use storage::{Hit, SearchResults, Touched, TouchedMemory};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::requests::fields::*;
 use crate::requests::values::{Id, OneOf};
 use crate::responses::{Nullable, Time};
-use crate::service::writes::CreatedMemory;
 
 /// A memory. Heat and text have two names each, since published clients read either.
 #[derive(Serialize, ToSchema)]
@@ -187,26 +185,17 @@ pub(crate) struct TooLong {
     too_long: bool,
 }
 
-impl From<(MemoryId, Touched)> for MemoryOrDeleted {
-    fn from((id, touched): (MemoryId, Touched)) -> Self {
-        match touched {
-            Touched::Memory(record) => Self::Memory(Box::new((&*record).into())),
+impl From<TouchedMemory> for MemoryOrDeleted {
+    fn from(TouchedMemory { id, is_duplicate, now }: TouchedMemory) -> Self {
+        match now {
+            Touched::Memory(record) => {
+                let duplicate_of = is_duplicate.then_some(Id(id));
+                Self::Memory(Box::new(Memory { duplicate_of, ..(&*record).into() }))
+            }
             Touched::Deleted => Self::Deleted(Deleted::new(id.0)),
             Touched::TooLong => {
                 Self::TooLong(TooLong { id: Uuid::from_bytes(id.0), too_long: true })
             }
-        }
-    }
-}
-
-impl From<CreatedMemory> for MemoryOrDeleted {
-    fn from(created: CreatedMemory) -> Self {
-        match created.touched {
-            Touched::Memory(record) if created.is_duplicate => {
-                let duplicate_of = Some(Id(created.id));
-                Self::Memory(Box::new(Memory { duplicate_of, ..(&*record).into() }))
-            }
-            touched => (created.id, touched).into(),
         }
     }
 }

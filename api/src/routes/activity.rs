@@ -1,5 +1,7 @@
 //! Activity: the events of the journal, the latest first, and those that agents record.
 
+use storage::command::RecordActivity;
+
 use crate::cursors::PageCursor;
 use crate::prelude::*;
 use crate::requests::activity::{ActivityQuery, NewActivity};
@@ -42,6 +44,6 @@ pub(crate) async fn activity_create(
     Agent(session): Agent,
     ValidJson(request): ValidJson<NewActivity>,
 ) -> ApiResponse<Recorded> {
-    let done = session.record_activity(request.into_activity()?).await?;
+    let done = session.submit(RecordActivity(request.into_activity()?)).await?;
     Ok(Success::created(done.freshness, Recorded { ok: true }))
 }

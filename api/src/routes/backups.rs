@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
-use storage::Action;
+use storage::command::ReleaseWebhooks;
 use storage::model::audit::AuditAction;
 
 use crate::app::App;
@@ -56,7 +56,7 @@ async fn backup_create(
 /// Lets the deliveries of a restored cluster go out. The command itself is in the audit log.
 async fn webhooks_release(operator: Operator) -> ApiResult<Json<OperationView>> {
     let Operator { service, source } = operator;
-    service.submit_for_operator(Action::ReleaseWebhooks).await?;
+    service.submit_for_operator(ReleaseWebhooks).await?;
     let (source, request_id) = (source.map(tracing::field::display), request_id());
     tracing::info!(source, request_id, "an operator released the deliveries of webhooks");
     Ok(Json(OperationView::Done { done: true }))

@@ -1,5 +1,6 @@
 //! Consolidation: memories that can be folded into one, folding them, and undoing it.
 
+use storage::command;
 use storage::model::quality::FoldReason;
 use storage::{FoldGroup, TierFilter};
 
@@ -69,8 +70,8 @@ pub(crate) async fn fold(
     let sources = session.present_memories(body.ids()?).await?;
     let new = body.into_memory(&sources, origin.of(&session.caller))?;
     let done = session.create_memories(vec![new]).await?;
-    set_created(done.value.iter().filter(|memory| memory.is_new).count());
-    let memory = done.value.into_iter().next().ok_or_else(ApiError::internal)?;
+    set_created(done.value.created());
+    let memory = done.value.memories.into_iter().next().ok_or_else(ApiError::internal)?;
     let body = WithNotifications::new(memory.into(), &done.notifications);
     Ok(Success { status: StatusCode::CREATED, freshness: done.freshness, body })
 }
@@ -83,7 +84,7 @@ pub(crate) async fn unfold(
     Agent(session): Agent,
     ValidJson(request): ValidJson<Unfold>,
 ) -> ApiResponse<WithNotifications<Unfolded>> {
-    let done = session.unfold(request.id.0).await?;
+    let done = session.submit(command::Unfold(request.id.0)).await?;
     let restored = done.value.memories.into_iter().map(Into::into).collect();
     let body = WithNotifications::new(Unfolded { restored }, &done.notifications);
     Ok(Success::ok(done.freshness, body))

@@ -1,8 +1,9 @@
 //! Edges between memories, their neighbours, and the graph view.
 
 use axum::extract::RawQuery;
+use storage::command::{CreateEdge, DeleteEdge};
 use storage::model::edge::Edge;
-use storage::{HotRequest, Neighbour};
+use storage::{EdgeReply, HotRequest, Neighbour};
 
 use crate::prelude::*;
 use crate::requests::graph::{GraphQuery, NeighbourQuery, Relation};
@@ -90,8 +91,8 @@ pub(crate) async fn edge_create(
     Agent(session): Agent,
     ValidJson(request): ValidJson<Relation>,
 ) -> ApiResponse<WithNotifications<EdgeView>> {
-    let done = session.create_edge(request.into_edge()?).await?;
-    let (edge, is_new) = done.value;
+    let done = session.submit(CreateEdge(request.into_edge()?)).await?;
+    let EdgeReply { edge, is_new } = done.value;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let body = WithNotifications::new(EdgeView::from(edge), &done.notifications);
     Ok(Success { status, freshness: done.freshness, body })
@@ -107,8 +108,8 @@ pub(crate) async fn edge_delete(
 ) -> ApiResponse<EdgeView> {
     let query = QueryText(query.unwrap_or_default());
     let request: Relation = if query.has("source_id") { query.parse()? } else { body.parse()? };
-    let done = session.delete_edge(request.into_edge()?).await?;
-    Ok(Success::ok(done.freshness, EdgeView { deleted: true, ..EdgeView::from(done.value.0) }))
+    let done = session.submit(DeleteEdge(request.into_edge()?)).await?;
+    Ok(Success::ok(done.freshness, EdgeView { deleted: true, ..EdgeView::from(done.value.edge) }))
 }
 
 /// List the neighbours of a memory, the nearest first.

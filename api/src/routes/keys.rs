@@ -1,5 +1,7 @@
 //! API keys of a tenant. The text of a key is returned once, when it is created.
 
+use storage::KeyReply;
+use storage::command::DeleteKey;
 use storage::model::access::Rules;
 use storage::model::api_key::{ApiKey, NewApiKey};
 use storage::model::id::KeyId;
@@ -92,7 +94,7 @@ pub(crate) async fn key_list(
     };
     let keys = page.items.into_iter().map(|(id, key, last_used_at)| ListedKeyView {
         may_use: may_use(id, &key),
-        view: (id, key).into(),
+        view: KeyReply { id, key }.into(),
         last_used_at: last_used_at.map(Time),
     });
     let (keys, next_cursor) = (keys.collect(), page.next.map(|id| id.to_string()));
@@ -145,12 +147,12 @@ pub(crate) async fn key_delete(
     Admin(session): Admin,
     KeyPath(id): KeyPath,
 ) -> ApiResponse<DeletedKeyView> {
-    let done = session.delete_key(id).await?;
+    let done = session.submit(DeleteKey(id)).await?;
     Ok(Success::ok(done.freshness, DeletedKeyView { view: done.value.into(), deleted: true }))
 }
 
-impl From<(KeyId, ApiKey)> for KeyView {
-    fn from((id, key): (KeyId, ApiKey)) -> Self {
+impl From<KeyReply> for KeyView {
+    fn from(KeyReply { id, key }: KeyReply) -> Self {
         Self {
             id: id.to_string(),
             label: key.name.clone(),

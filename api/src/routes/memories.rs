@@ -1,10 +1,11 @@
 //! Memories one by one, lists of them, and feedback on them.
 
 use serde::de::IgnoredAny;
+use storage::command::{GiveFeedback, Supersede};
 use storage::model::id::MemoryId;
 use storage::model::memory::Signal;
 use storage::model::words::words;
-use storage::{ListRequest, TierFilter};
+use storage::{ListRequest, TierFilter, TouchedMemories};
 
 use crate::current::set_created;
 use crate::prelude::*;
@@ -13,7 +14,7 @@ use crate::requests::memories::{
 };
 use crate::requests::times::TimeSpan;
 use crate::responses::memory::{AnchoredMemory, Memory, MemoryOrDeleted};
-use crate::service::writes::{TouchedMemories, WriteResult};
+use crate::service::writes::WriteResult;
 
 /// A page of a list.
 #[derive(Serialize, ToSchema)]
@@ -57,8 +58,8 @@ pub(crate) async fn memory_create(
     let home = session.store_namespace(home.namespace());
     let new = body.into_memory(&home, origin)?;
     let done = session.create_memories(vec![new]).await?;
-    set_created(done.value.iter().filter(|memory| memory.is_new).count());
-    let memory = done.value.into_iter().next().ok_or_else(ApiError::internal)?;
+    set_created(done.value.created());
+    let memory = done.value.memories.into_iter().next().ok_or_else(ApiError::internal)?;
     let status = if memory.is_duplicate { StatusCode::OK } else { StatusCode::CREATED };
     let body = WithNotifications::new(memory.into(), &done.notifications);
     Ok(Success { status, freshness: done.freshness, body })
@@ -180,7 +181,7 @@ pub(crate) async fn memory_supersede(
     MemoryPath(id): MemoryPath,
     ValidJson(request): ValidJson<Supersession>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
-    respond_one(session.supersede(id, request.by.0).await?, StatusCode::OK)
+    respond_one(session.submit(Supersede { old: id, by: request.by.0 }).await?, StatusCode::OK)
 }
 
 /// Give feedback on a memory.
@@ -210,7 +211,7 @@ async fn give_feedback(
     id: MemoryId,
     signal: Signal,
 ) -> ApiResponse<WithNotifications<FeedbackEffect>> {
-    let done = session.give_feedback(id, signal).await?;
+    let done = session.submit(GiveFeedback { id, signal }).await?;
     let effect = done.value;
     let body = FeedbackEffect {
         ok: true,

@@ -1,7 +1,7 @@
 //! Several memories at once: batch create, all or none, in one log entry; and bulk writes: the
 //! same change, deletion or restoration of many memories, each by itself.
 
-use storage::Touched;
+use storage::{Touched, TouchedMemory};
 
 use crate::current::set_created;
 use crate::prelude::*;
@@ -9,7 +9,6 @@ use crate::requests::JsonBody;
 use crate::requests::memories::{BulkChanges, BulkDeletion, BulkIds, NewMemories};
 use crate::responses::memory::MemoryOrDeleted;
 use crate::service::bulk::BulkResult;
-use crate::service::writes::CreatedMemory;
 
 /// A memory of a batch.
 #[derive(Serialize, ToSchema)]
@@ -82,16 +81,16 @@ pub(crate) async fn memory_create_batch(
     });
     let new = new.collect::<ApiResult<Vec<_>>>()?;
     let done = session.create_memories(new).await?;
-    set_created(done.value.iter().filter(|memory| memory.is_new).count());
-    let item = |memory: CreatedMemory| {
-        let status = match (&memory.touched, memory.is_duplicate) {
+    set_created(done.value.created());
+    let item = |memory: TouchedMemory| {
+        let status = match (&memory.now, memory.is_duplicate) {
             (Touched::Deleted, _) => "deleted",
             (_, true) => "duplicate",
             (_, false) => "created",
         };
         BatchItem { memory: memory.into(), status }
     };
-    let results = done.value.into_iter().map(item).collect();
+    let results = done.value.memories.into_iter().map(item).collect();
     let body = WithNotifications::new(Batch { results }, &done.notifications);
     Ok(Success::created(done.freshness, body))
 }

@@ -4,7 +4,7 @@
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use storage::Action;
+use storage::command::{CancelModelChange, ForceModelSwitch};
 use storage::model::cluster::Model;
 use storage::model::models::FOLDER_BYTES_MAX;
 
@@ -89,12 +89,12 @@ async fn model_set(
 
 /// Gives up a change.
 async fn model_cancel(operator: Operator) -> ApiResult<Json<ModelsView>> {
-    operator.service.submit_for_operator(Action::CancelModelChange).await?;
+    operator.service.submit_for_operator(CancelModelChange).await?;
     model_get(operator).await
 }
 
 /// Lets the switch leave members behind that have not loaded the model.
 async fn model_force(operator: Operator) -> ApiResult<Json<ModelsView>> {
-    operator.service.submit_for_operator(Action::ForceModelSwitch).await?;
+    operator.service.submit_for_operator(ForceModelSwitch).await?;
     model_get(operator).await
 }

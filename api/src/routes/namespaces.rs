@@ -1,5 +1,6 @@
 //! Access rules for namespaces, and the caller's own namespace.
 
+use storage::command::{DeleteRule, PutRule};
 use storage::model::access::{ANY, Rule};
 
 use crate::prelude::*;
@@ -41,7 +42,7 @@ pub(crate) async fn namespace_default(
 ) -> ApiResponse<OwnNamespaceView> {
     let namespace = named_namespace(request.namespace)?;
     let done = session.set_own_namespace(namespace).await?;
-    let body = OwnNamespaceView { ok: true, namespace: done.value.1.namespace };
+    let body = OwnNamespaceView { ok: true, namespace: done.value.key.namespace };
     Ok(Success::ok(done.freshness, body))
 }
 
@@ -64,7 +65,7 @@ pub(crate) async fn rule_create(
 ) -> ApiResponse<RuleView> {
     let agent = request.agent_id.map_or_else(|| ANY.to_owned(), |agent| agent.0);
     let policy = request.policy.0;
-    let done = session.put_rule(agent, request.namespace.0, policy).await?;
+    let done = session.submit(PutRule { agent, namespace: request.namespace.0, policy }).await?;
     let status = if policy.is_some() { StatusCode::CREATED } else { StatusCode::OK };
     let body = RuleView::new(policy, done.value);
     Ok(Success { status, freshness: done.freshness, body })
@@ -77,7 +78,7 @@ pub(crate) async fn rule_delete(
     Admin(session): Admin,
     RulePath(number): RulePath,
 ) -> ApiResponse<RuleView> {
-    let done = session.delete_rule(number).await?;
+    let done = session.submit(DeleteRule(number)).await?;
     Ok(Success::ok(done.freshness, RuleView::new(None, done.value)))
 }
 

@@ -1,5 +1,6 @@
 //! Rules of retention: read, replaced, and tried out.
 
+use storage::command::UpdateRetention;
 use storage::model::retention::RetentionRule;
 
 use crate::prelude::*;
@@ -57,7 +58,7 @@ pub(crate) async fn retention_put(
     ValidJson(request): ValidJson<RetentionRules>,
 ) -> ApiResponse<Retention> {
     let rules = request.into_rules()?;
-    let done = session.update_retention(rules.clone()).await?;
+    let done = session.submit(UpdateRetention(rules.clone())).await?;
     let rules = rules.into_iter().map(Into::into).collect();
     Ok(Success::ok(done.freshness, Retention { rules }))
 }

@@ -1,6 +1,7 @@
 //! The tenant's settings: read, changed, and tried out.
 
 use serde_json::Value;
+use storage::command::UpdateSettings;
 use storage::model::thermo::Thermo;
 
 use crate::limits::FORECAST_DAYS;
@@ -79,8 +80,9 @@ pub(crate) async fn thermo_update(
     ValidJson(request): ValidJson<Settings>,
 ) -> ApiResponse<UpdatedSettings> {
     let request = request.into_changes()?;
-    let done = session.update_settings(request.changes).await?;
-    let body = UpdatedSettings { ok: true, config: config(done.value), ignored: request.ignored };
+    let done = session.submit(UpdateSettings(request.changes)).await?;
+    let body =
+        UpdatedSettings { ok: true, config: config(*done.value.0), ignored: request.ignored };
     Ok(Success::ok(done.freshness, body))
 }
 

@@ -8,10 +8,11 @@ use axum::http::StatusCode;
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
+use storage::TenantPatch;
+use storage::command::NewTenant;
 use storage::model::id::TenantId;
 use storage::model::limits::{Limit, OwnLimits, TIER_NAME_BYTES_MAX, Tier};
 use storage::model::tenant::{TENANT_NAME_BYTES_MAX, TenantState};
-use storage::{NewTenant, TenantPatch};
 
 use crate::app::App;
 use crate::auth::Operator;

@@ -2,6 +2,9 @@
 
 use axum::http::HeaderMap;
 
+use storage::TriggerReply;
+use storage::command::DeleteTrigger;
+
 use crate::prelude::*;
 use crate::requests::triggers::{Evaluate, NewTrigger, TriggerChanges, TriggerQuery};
 use crate::responses::freshness_headers;
@@ -75,8 +78,8 @@ pub(crate) async fn trigger_create(
     let (kind, settings) = (body.action.0, body.action_settings()?);
     let build = |action| body.into_trigger(action);
     let done = session.create_trigger(kind, settings, build).await?;
-    let (id, created) = done.value;
-    let body = match created {
+    let TriggerReply { id, now } = done.value;
+    let body = match now {
         Some((trigger, firings)) => {
             let view = TriggerView::new(&session.caller, id, &trigger, &firings);
             TriggerOrDeleted::Trigger(Box::new(view))
@@ -122,7 +125,7 @@ pub(crate) async fn trigger_delete(
     Agent(session): Agent,
     TriggerPath(id): TriggerPath,
 ) -> ApiResult<(StatusCode, HeaderMap)> {
-    let done = session.delete_trigger(id).await?;
+    let done = session.submit(DeleteTrigger(id)).await?;
     Ok((StatusCode::NO_CONTENT, freshness_headers(&done.freshness)))
 }
 

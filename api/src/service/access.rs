@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use raft::SubmitError;
+use storage::command::{CreateKey, RotateKey, SetKeyNamespace};
 use storage::model::access::{Access, Rules};
 use storage::model::api_key::{ApiKey, KeyText, NewApiKey};
 use storage::model::id::{KeyId, Timestamp};
 use storage::model::memory::NAMESPACE_DEFAULT;
 use storage::model::trigger::Trigger;
-use storage::{Action, Filter, Rejection, View};
+use storage::{Filter, KeyReply, Rejection, View};
 
 use crate::current;
 use crate::random::random_bytes;
@@ -121,11 +122,11 @@ impl Session {
     pub(crate) async fn create_key(
         &self,
         new: impl FnOnce(&KeyText) -> NewApiKey,
-    ) -> ApiResult<(WriteResult<(KeyId, ApiKey)>, KeyText)> {
+    ) -> ApiResult<(WriteResult<KeyReply>, KeyText)> {
         check_not_once()?;
         let (id, text) = KeyText::from_random(random_bytes());
         let key = new(&text);
-        Ok((self.submit(Action::CreateKey(id, key)).await?, text))
+        Ok((self.submit(CreateKey { id, key }).await?, text))
     }
 
     /// Gives a key another text. The present one stays valid for `overlap_seconds`.
@@ -133,19 +134,19 @@ impl Session {
         &self,
         id: KeyId,
         overlap_seconds: u64,
-    ) -> ApiResult<(WriteResult<(KeyId, ApiKey)>, KeyText)> {
+    ) -> ApiResult<(WriteResult<KeyReply>, KeyText)> {
         check_not_once()?;
         let text = KeyText::of(id, random_bytes());
         let hash = KeyText::hash(text.as_str());
-        Ok((self.submit(Action::RotateKey { id, hash, overlap_seconds }).await?, text))
+        Ok((self.submit(RotateKey { id, hash, overlap_seconds }).await?, text))
     }
 
     /// Sets the caller's own namespace, which its searches boost.
     pub(crate) async fn set_own_namespace(
         &self,
         namespace: Option<String>,
-    ) -> ApiResult<WriteResult<(KeyId, ApiKey)>> {
-        self.submit(Action::SetKeyNamespace(self.caller.key, namespace)).await
+    ) -> ApiResult<WriteResult<KeyReply>> {
+        self.submit(SetKeyNamespace { id: self.caller.key, namespace }).await
     }
 
     pub(crate) async fn rules(&self) -> ApiResult<Rules> {

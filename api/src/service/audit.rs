@@ -1,8 +1,9 @@
 //! The audit log for its readers, and operations that it records.
 
+use storage::command::RecordOperation;
 use storage::model::audit::{AuditAction, AuditChain};
 use storage::model::id::TenantId;
-use storage::{Action, AuditPage, AuditRequest};
+use storage::{AuditPage, AuditRequest};
 
 use crate::service::error::ApiResult;
 use crate::service::{Service, Session};
@@ -37,6 +38,6 @@ impl Service {
         target: String,
         fields: Vec<(String, String)>,
     ) -> ApiResult<()> {
-        self.submit_for_operator(Action::RecordOperation(action, target, fields)).await.map(drop)
+        self.submit_for_operator(RecordOperation { action, target, fields }).await.map(drop)
     }
 }

@@ -4,12 +4,16 @@
 
 use std::collections::VecDeque;
 
+use storage::command::{
+    BulkFilter, DeleteMemories, ReplayDeliveries, ReplayDelivery, RestoreMemories, TenantAction,
+    UpdateMemories,
+};
 use storage::model::delivery::DeliveryId;
 use storage::model::id::MemoryId;
 use storage::model::trigger::Notification;
 use storage::{
-    Action, BULK_MAX, BulkFilter, CREATE_MAX, CREATE_TEXT_BYTES_MAX, Filter, MemoryPatch, Reader,
-    Rejection, TierFilter,
+    BULK_MAX, CREATE_MAX, CREATE_TEXT_BYTES_MAX, Filter, MemoryPatch, Outcomes, Reader, Rejection,
+    ReplayedDeliveries, TenantRule, TierFilter,
 };
 use tokio::time::Instant;
 
@@ -17,7 +21,7 @@ use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, NOTIFICATIONS_MAX};
 use crate::service::Session;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::freshness::Freshness;
-use crate::service::writes::{ReplayedDeliveries, WriteResult};
+use crate::service::writes::WriteResult;
 
 /// The memories of a bulk write.
 #[derive(Debug, Clone, Default)]
@@ -74,7 +78,7 @@ impl Session {
         patch: MemoryPatch,
     ) -> ApiResult<BulkResult> {
         let patch = self.embedded(patch).await?;
-        self.for_each(targets, |ids| Action::UpdateMemories(ids, patch.clone())).await
+        self.for_each(targets, |ids| UpdateMemories { ids, patch: patch.clone() }).await
     }
 
     /// Deletes memories: of these, or of all, those that match a filter. Without both, the
@@ -99,11 +103,11 @@ impl Session {
                 self.matching(filter.clone()).await?
             }
         };
-        self.for_each(targets, |ids| Action::DeleteMemories(ids, filter.clone())).await
+        self.for_each(targets, |ids| DeleteMemories { ids, filter: filter.clone() }).await
     }
 
     pub(crate) async fn restore_memories(&self, targets: BulkTargets) -> ApiResult<BulkResult> {
-        self.for_each(targets, Action::RestoreMemories).await
+        self.for_each(targets, RestoreMemories).await
     }
 
     /// The memories that match a filter, as of everything acknowledged so far.
@@ -122,12 +126,15 @@ impl Session {
         Ok(BulkTargets { ids: ids.into(), unknown: Vec::new() })
     }
 
-    /// Submits `action` for all targets, in as many commands as it takes.
-    pub(super) async fn for_each(
+    /// Submits commands for all targets, as many as it takes.
+    pub(super) async fn for_each<C>(
         &self,
         targets: BulkTargets,
-        action: impl Fn(Vec<MemoryId>) -> Action,
-    ) -> ApiResult<BulkResult> {
+        command: impl Fn(Vec<MemoryId>) -> C,
+    ) -> ApiResult<BulkResult>
+    where
+        C: TenantRule<Reply = Outcomes> + Into<TenantAction>,
+    {
         let deadline = Instant::now() + BULK_DEADLINE;
         let BulkTargets { ids: mut remaining, unknown } = targets;
         let mut result = BulkResult { freshness: self.service.present(), ..BulkResult::default() };
@@ -136,7 +143,7 @@ impl Session {
             let chunk: Vec<MemoryId> = remaining.iter().take(BULK_MAX).copied().collect();
             let submit = async {
                 let _turn = self.large_write_turn(chunk.len(), 0).await?;
-                self.submit_part::<Vec<_>>(action(chunk)).await
+                self.submit_part(command(chunk)).await
             };
             let done = match submit.await {
                 Ok(done) => done,
@@ -169,14 +176,15 @@ impl Session {
         id: Option<DeliveryId>,
     ) -> ApiResult<WriteResult<(usize, bool)>> {
         let deadline = Instant::now() + BULK_DEADLINE;
-        let first = id.map_or(Action::ReplayDeliveries(None), Action::ReplayDelivery);
-        let mut done = self.submit_part::<ReplayedDeliveries>(first).await?;
+        let mut done = match id {
+            Some(id) => self.submit_part(ReplayDelivery(id)).await?,
+            None => self.submit_part(ReplayDeliveries(None)).await?,
+        };
         while let Some(after) = done.value.next
             && Instant::now() < deadline
         {
             // What is done is reported; the caller repeats the request for the rest.
-            let action = Action::ReplayDeliveries(Some(after));
-            let Ok(mut next) = self.submit_part::<ReplayedDeliveries>(action).await else { break };
+            let Ok(mut next) = self.submit_part(ReplayDeliveries(Some(after))).await else { break };
             next.value.count += done.value.count;
             next.value.is_limited |= done.value.is_limited;
             done = next;

@@ -1,18 +1,19 @@
 //! Memories: creation, changes, reads by id, search and hot context. A search counts recalls.
 
 use futures::{StreamExt, TryStreamExt, stream};
+use storage::command::{CreateMemories, DeleteMemory, UpdateMemory};
 use storage::model::access::{Access, Caller};
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
 use storage::{
-    Action, CREATE_TEXT_BYTES_MAX, Filter, FoldCandidates, HotRequest, Hygiene, ListRequest,
-    MemoryPatch, NewMemory, Order, Page, Reader, Rejection, SearchRequest, SearchResults, Sort,
-    TEXT_BYTES_MAX, Touched, View,
+    CREATE_TEXT_BYTES_MAX, Filter, FoldCandidates, HotRequest, Hygiene, ListRequest, MemoryPatch,
+    NewMemory, Order, Page, Reader, Rejection, SearchRequest, SearchResults, Sort, TEXT_BYTES_MAX,
+    TouchedMemories, View,
 };
 
 use crate::limits::{ALL_MAX, ALL_PAGE, BATCH_EMBED_AHEAD};
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
-use crate::service::writes::{CreatedMemory, TouchedMemories, WriteResult};
+use crate::service::writes::WriteResult;
 use crate::service::{Session, components};
 
 impl Session {
@@ -20,7 +21,7 @@ impl Session {
     pub(crate) async fn create_memories(
         &self,
         new: Vec<NewMemory>,
-    ) -> ApiResult<WriteResult<Vec<CreatedMemory>>> {
+    ) -> ApiResult<WriteResult<TouchedMemories>> {
         let bytes = new.iter().map(NewMemory::text_bytes).sum::<usize>();
         if bytes > CREATE_TEXT_BYTES_MAX {
             let message =
@@ -28,26 +29,9 @@ impl Session {
             return Err(ApiError::new(ErrorKind::TooLarge, "too_large", message));
         }
         let _turn = self.large_write_turn(new.len(), bytes).await?;
-        let ids: Vec<_> = new.iter().map(|new| new.id).collect();
         let new = new.into_iter().map(|new| self.prepare(new));
         let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;
-        let done: WriteResult<TouchedMemories> = self.submit(Action::CreateMemories(new)).await?;
-        let replay_of = done.value.replay_of;
-        let created = done.value.memories.into_iter().zip(ids).map(|((id, touched), new)| {
-            // A duplicate has the id of the memory that it repeats, and is older than the request.
-            let is_duplicate = match (replay_of, &touched) {
-                (None, _) => id != new,
-                (Some(at), Touched::Memory(record)) => record.memory.created_at < at,
-                (Some(_), _) => false,
-            };
-            let is_new = replay_of.is_none() && !is_duplicate;
-            CreatedMemory { id, touched, is_new, is_duplicate }
-        });
-        Ok(WriteResult {
-            freshness: done.freshness,
-            value: created.collect(),
-            notifications: done.notifications,
-        })
+        self.submit(CreateMemories(new)).await
     }
 
     /// Changes a memory. Sets the vector of a new label.
@@ -56,15 +40,14 @@ impl Session {
         id: MemoryId,
         patch: MemoryPatch,
     ) -> ApiResult<WriteResult<TouchedMemories>> {
-        let action = Action::UpdateMemory(id, self.embedded(patch).await?);
-        self.submit(action).await
+        self.submit(UpdateMemory { id, patch: self.embedded(patch).await? }).await
     }
 
     pub(crate) async fn delete_memory(
         &self,
         id: MemoryId,
     ) -> ApiResult<WriteResult<TouchedMemories>> {
-        self.submit(Action::DeleteMemory(id)).await
+        self.submit(DeleteMemory(id)).await
     }
 
     /// The vector of a text, of length 1, and the name of the model.

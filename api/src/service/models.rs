@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use storage::View;
+use storage::command::StartModelChange;
 use storage::model::cluster::Cluster;
 use storage::model::models::Models;
-use storage::{Action, View};
 
 use crate::service::Service;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
@@ -21,7 +22,7 @@ impl Service {
         let read = tokio::task::spawn_blocking(move || embedder.model_in(&path)).await;
         let model = read.map_err(|_| ApiError::internal())?;
         let model = model.map_err(rejected)?;
-        self.submit_for_operator(Action::StartModelChange(model, folder)).await.map(drop)
+        self.submit_for_operator(StartModelChange { model, folder }).await.map(drop)
     }
 
     /// The cluster, its models, how many memories have a vector of the next one, and all memories.

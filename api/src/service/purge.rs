@@ -3,10 +3,11 @@
 
 use std::collections::HashSet;
 
+use storage::command::{PurgeMemories, RemoveTraces, TRACES_MAX, TraceRows};
 use storage::model::api_key::ApiKey;
 use storage::model::id::KeyId;
 use storage::model::origin::Origin;
-use storage::{Action, Filter, TRACES_MAX, TierFilter, TraceRows, TraceScope, Traces, View};
+use storage::{Filter, TierFilter, TraceScope, Traces, View};
 
 use crate::service::Session;
 use crate::service::bulk::BulkTargets;
@@ -39,7 +40,7 @@ impl Session {
         self.remove_traces(found.rows.clone()).await?;
         let ids = scope.ids.iter().copied().collect();
         let targets = BulkTargets { ids, unknown: Vec::new() };
-        self.for_each(targets, Action::PurgeMemories).await?;
+        self.for_each(targets, PurgeMemories).await?;
         self.remove_traces(self.traces(&scope).await?.rows).await?;
         let remaining = self.traces(&scope).await?;
         Ok(Purge { freshness: self.service.present(), found, remaining: Some(remaining) })
@@ -94,7 +95,7 @@ impl Session {
                 deliveries: part(&rows.deliveries, at),
                 receipts: part(&rows.receipts, at),
             };
-            self.submit_part::<()>(Action::RemoveTraces(rows)).await?;
+            self.submit_part(RemoveTraces(rows)).await?;
         }
         Ok(())
     }

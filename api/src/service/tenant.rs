@@ -1,5 +1,6 @@
 //! A tenant: its name, settings, counts and analytics.
 
+use storage::command::ChangeTenant;
 use storage::model::analytics::{RecallStats, Usage};
 use storage::model::limits::Limit;
 use storage::model::memory::MemoryRecord;
@@ -8,8 +9,7 @@ use storage::model::tenant::Tenant;
 use storage::model::thermo::{SettingValue, Thermo};
 use storage::model::tick::Tick;
 use storage::{
-    Action, Counts, DueRequest, Filter, Forecast, HotRequest, Overview, OwnTenantPatch, Reader,
-    View,
+    Counts, DueRequest, Filter, Forecast, HotRequest, Overview, OwnTenantPatch, Reader, View,
 };
 
 use crate::limits::FORECAST_DAYS;
@@ -44,7 +44,7 @@ impl Session {
         if patch == OwnTenantPatch::default() {
             return Ok(self.service.present());
         }
-        Ok(self.submit::<()>(Action::ChangeTenant(patch)).await?.freshness)
+        Ok(self.submit(ChangeTenant(patch)).await?.freshness)
     }
 
     pub(crate) async fn settings(&self) -> ApiResult<Thermo> {

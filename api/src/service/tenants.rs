@@ -1,11 +1,16 @@
 //! The tenants of the cluster and their tiers, for its operator. Every change goes through the log,
 //! so it holds on all nodes.
 
+use storage::command::{
+    ClusterAction, CreateKey, CreateTenant, DeleteTenant, NewTenant, PutTier, UpdateTenant,
+};
 use storage::model::api_key::{KeyText, NewApiKey};
 use storage::model::id::{KeyId, TenantId};
 use storage::model::limits::{Limit, Limits, Tenancy, Tier};
 use storage::model::tenant::{Role, Tenant};
-use storage::{Action, Command, Counts, NewTenant, Reply, TenantPatch, View};
+use storage::{
+    ClusterRule, Command, Counts, Reply, ReplyValue, TenantDeleted, TenantPatch, TenantReply, View,
+};
 use tokio::time::Instant;
 
 use crate::budget::KeyOfTenant;
@@ -72,29 +77,26 @@ impl Service {
     ) -> ApiResult<(TenantSummary, KeyText)> {
         let (key_id, text) = KeyText::from_random(random_bytes());
         let key = NewApiKey::new(FIRST_KEY, Role::Admin, &text);
-        match self.submit_for_operator(Action::CreateTenant { tenant, key_id, key }).await? {
-            Reply::Tenant(id, row) => {
-                let used = |limit| match limit {
-                    Limit::RequestsPerMinute | Limit::Streams => None,
-                    other => Some(u64::from(other == Limit::Keys)),
-                };
-                let tenancy = self.reader.present_tenancy();
-                Ok((TenantSummary::new(id, *row, &tenancy, used), text))
-            }
-            _ => Err(ApiError::internal()),
-        }
+        let create = CreateTenant { tenant, key_id, key };
+        let TenantReply { id, tenant } = self.submit_for_operator(create).await?;
+        let used = |limit| match limit {
+            Limit::RequestsPerMinute | Limit::Streams => None,
+            other => Some(u64::from(other == Limit::Keys)),
+        };
+        let tenancy = self.reader.present_tenancy();
+        Ok((TenantSummary::new(id, *tenant, &tenancy, used), text))
     }
 
     /// Creates an admin key of a tenant, whose own may be lost. Returns its id and its text.
     pub(crate) async fn create_admin_key(&self, id: TenantId) -> ApiResult<(KeyId, KeyText)> {
         let (key_id, text) = KeyText::from_random(random_bytes());
         let key = NewApiKey::new(FIRST_KEY, Role::Admin, &text);
-        self.submit_for(Some(id), Action::CreateKey(key_id, key)).await?;
+        self.submit_command(Command::of_tenant(id, CreateKey { id: key_id, key })).await?;
         Ok((key_id, text))
     }
 
     pub(crate) async fn update_tenant(&self, id: TenantId, patch: TenantPatch) -> ApiResult<()> {
-        self.submit_for_operator(Action::UpdateTenant(id, patch)).await.map(drop)
+        self.submit_for_operator(UpdateTenant { id, patch }).await.map(drop)
     }
 
     /// Deletes a suspended tenant with this name, and counts what is left of it.
@@ -103,13 +105,9 @@ impl Service {
         id: TenantId,
         name: String,
     ) -> ApiResult<DeletedTenant> {
-        match self.submit_for_operator(Action::DeleteTenant(id, name)).await? {
-            Reply::TenantDeleted(counts) => {
-                let read = move |reader: &storage::Reader| reader.tenant_rows(id);
-                Ok(DeletedTenant { counts, remaining: self.read_for_operator(read).await? })
-            }
-            _ => Err(ApiError::internal()),
-        }
+        let TenantDeleted(counts) = self.submit_for_operator(DeleteTenant { id, name }).await?;
+        let read = move |reader: &storage::Reader| reader.tenant_rows(id);
+        Ok(DeletedTenant { counts, remaining: self.read_for_operator(read).await? })
     }
 
     pub(crate) async fn tiers(&self) -> ApiResult<Vec<Tier>> {
@@ -123,26 +121,26 @@ impl Service {
         limits: Option<Limits>,
         becomes_default: bool,
     ) -> ApiResult<Tier> {
-        let put = Action::PutTier { name, limits, becomes_default };
-        match self.submit_for_operator(put).await? {
-            Reply::Tier(tier) => Ok(tier),
-            _ => Err(ApiError::internal()),
-        }
+        self.submit_for_operator(PutTier { name, limits, becomes_default }).await
     }
 
-    /// Submits an action of the operator, and waits for a while until this node reflects it.
-    pub(crate) async fn submit_for_operator(&self, action: Action) -> ApiResult<Reply> {
-        self.submit_for(None, action).await
+    /// Submits a command of the operator, and waits for a while until this node reflects it.
+    pub(crate) async fn submit_for_operator<C>(&self, command: C) -> ApiResult<C::Reply>
+    where
+        C: ClusterRule + Into<ClusterAction>,
+    {
+        let reply = self.submit_command(Command::of_cluster(command)).await?;
+        C::Reply::from_reply(reply).ok_or_else(ApiError::internal)
     }
 
-    async fn submit_for(&self, tenant: Option<TenantId>, action: Action) -> ApiResult<Reply> {
-        let command = Command { tenant, source: current::source(), ..Command::background(action) };
+    async fn submit_command(&self, command: Command) -> ApiResult<Reply> {
+        let command = Command { source: current::source(), ..command };
         let outcome = self.raft.submit(command, Instant::now() + DEADLINE).await?;
-        let reply = outcome.reply?;
+        let accepted = outcome.accepted?;
         // The write is done, also if this node reflects it later.
         let _: Result<(), _> =
             self.raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT).await;
-        Ok(reply)
+        Ok(accepted.reply)
     }
 
     /// A read of the operator, which waits for no key of a tenant: of the newest state.

@@ -3,31 +3,20 @@
 use std::collections::BTreeSet;
 
 use futures::{StreamExt, TryStreamExt, stream};
+use storage::command::Import;
 use storage::model::access::Caller;
 use storage::model::edge::Edge;
 use storage::model::id::{MemoryId, TriggerId};
 use storage::model::memory::MemoryRecord;
 use storage::model::tenant::Role;
 use storage::model::trigger::{Firings, Trigger, TriggerAction, TriggerActionKind};
-use storage::{
-    Action, Exported, IMPORT_MAX, Import, Imported, ImportedMemory, Reader, Reply, View,
-};
+use storage::{Exported, IMPORT_MAX, Imported, ImportedMemory, Reader, View};
 
 use crate::limits::BATCH_EMBED_AHEAD;
 use crate::service::Session;
 use crate::service::bulk::fitting;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::triggers::ActionSettings;
-use crate::service::writes::FromReply;
-
-impl FromReply for Vec<Imported> {
-    fn from_reply(reply: Reply) -> Option<Self> {
-        match reply {
-            Reply::Imported(outcomes) => Some(outcomes),
-            _ => None,
-        }
-    }
-}
 
 impl Session {
     /// Reads an export on a thread of its own, part by part, until `visit` returns false. Triggers are
@@ -154,7 +143,7 @@ impl Session {
 
     /// Submits one command. It covers at least one item.
     async fn import(&self, part: Import) -> ApiResult<Vec<Imported>> {
-        let done: Vec<Imported> = self.submit(Action::Import(part)).await?.value;
+        let done = self.submit(part).await?.value;
         if done.is_empty() { Err(ApiError::internal()) } else { Ok(done) }
     }
 }

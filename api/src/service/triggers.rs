@@ -3,20 +3,22 @@
 
 use std::sync::Arc;
 
+use storage::command::{CreateTrigger, UpdateTrigger};
 use storage::model::delivery::{Delivery, DeliveryId};
 use storage::model::id::{MemoryId, TriggerId};
 use storage::model::trigger::{
     Firings, STRENGTH_DEFAULT, Trigger, TriggerAction, TriggerActionKind, TriggerEvent,
 };
 use storage::{
-    Action, CompiledTrigger, Deliveries, Rejection, TriggerEvaluation, TriggerPatch, View, evaluate,
+    CompiledTrigger, Deliveries, Rejection, TriggerEvaluation, TriggerPatch, TriggerReply, View,
+    evaluate,
 };
 use uuid::Uuid;
 
 use crate::service::access::{check_access, may_see_trigger};
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::journal::Viewer;
-use crate::service::writes::{CreatedTrigger, WriteResult};
+use crate::service::writes::WriteResult;
 use crate::service::{PageOf, Service, Session};
 use crate::words::DeliveryStatus;
 
@@ -83,14 +85,14 @@ impl Session {
         kind: TriggerActionKind,
         settings: ActionSettings,
         build: impl FnOnce(TriggerAction) -> Trigger,
-    ) -> ApiResult<WriteResult<CreatedTrigger>> {
+    ) -> ApiResult<WriteResult<TriggerReply>> {
         let id = TriggerId(Uuid::now_v7().into_bytes());
         let trigger = build(self.service.action(id, kind, settings)?);
         // A trigger that is bound to an inaccessible namespace could never fire.
         for namespace in [&trigger.namespace, &trigger.filter.namespace].into_iter().flatten() {
             check_access(&self.caller.access, namespace)?;
         }
-        self.submit(Action::CreateTrigger(id, Box::new(trigger))).await
+        self.submit(CreateTrigger { id, trigger: Box::new(trigger) }).await
     }
 
     /// A trigger that the caller may see, and change if its role permits writes.
@@ -126,7 +128,12 @@ impl Session {
         for namespace in namespaces.into_iter().flatten().flatten() {
             check_access(&self.caller.access, namespace)?;
         }
-        self.submit(Action::UpdateTrigger(id, Box::new(patch))).await
+        let done = self.submit(UpdateTrigger { id, patch: Box::new(patch) }).await?;
+        done.map(|reply| {
+            let gone = || Rejection::NoSuch("trigger".into());
+            let (trigger, firings) = reply.now.ok_or_else(gone)?;
+            Ok((*trigger, firings))
+        })
     }
 
     /// Deliveries that the caller may see, after `after`; with a status, if named.

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use raft::Handle;
+use storage::command::RecordAttempts;
 use storage::model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryStage};
 use storage::model::id::{TenantId, Timestamp};
-use storage::{Action, Command, Reader, View};
+use storage::{Command, Reader, View};
 use tokio::time::Instant;
 
 use super::attempt::{Target, Webhooks};
@@ -165,8 +166,7 @@ impl Sender {
     /// Records the outcome of an attempt, for as long as this node leads. Repeats count once. If
     /// another node takes over, it makes the attempt again.
     async fn record(&self, tenant: TenantId, attempt: Attempt) {
-        let action = Action::RecordAttempts(vec![attempt]);
-        let command = Command { tenant: Some(tenant), ..Command::background(action) };
+        let command = Command::of_tenant(tenant, RecordAttempts(vec![attempt]));
         loop {
             let deadline = Instant::now() + RECORD_TIMEOUT;
             match self.raft.submit_here(command.clone(), deadline).await {

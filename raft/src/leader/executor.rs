@@ -41,7 +41,7 @@ use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use storage::model::cluster::BatchId;
 use storage::model::id::Timestamp;
-use storage::{ApplyOutcome, Command, DecideError, Draft, Rejection, Reply, codec, decide};
+use storage::{Accepted, ApplyOutcome, Command, DecideError, Draft, Rejection, codec, decide};
 use tokio::time::Instant;
 
 use crate::error::{Outcome, SubmitError};
@@ -88,7 +88,7 @@ struct Term {
 /// Outcome of a batch that was proposed or confirmed; `NoLeader` or `Unknown` if it has none.
 type WriteOutcome = Result<ApplyOutcome, SubmitError>;
 
-type Decisions = Vec<(QueuedCommand, Result<Reply, Rejection>)>;
+type Decisions = Vec<(QueuedCommand, Result<Accepted, Rejection>)>;
 
 impl Executor {
     /// Runs until raft stops.
@@ -238,10 +238,10 @@ impl Executor {
                 .or_else(|| self.shared.claim_next(|next| fits(next, draft.room(), &decided)));
             let Some(queued) = next else { break };
             let started_at = Instant::now();
-            let reply = decide(draft, &queued.command);
-            self.shared.charge(&queued.command, started_at.elapsed());
-            match reply {
-                Ok(reply) => decided.push((queued, Ok(reply))),
+            let accepted = decide(draft, &queued.command);
+            self.shared.charge(&queued, started_at.elapsed());
+            match accepted {
+                Ok(accepted) => decided.push((queued, Ok(accepted))),
                 Err(DecideError::Rejected(rejection)) => decided.push((queued, Err(rejection))),
                 Err(DecideError::Fault(error)) => {
                     self.shared.local.fault.report_storage(&error);
@@ -295,13 +295,13 @@ impl Executor {
     }
 
     fn complete(&self, decided: Decisions, index: u64) {
-        let accepted = decided.iter().filter(|(_, reply)| reply.is_ok()).count();
+        let accepted = decided.iter().filter(|(_, accepted)| accepted.is_ok()).count();
         let mut totals = self.shared.totals.lock();
         totals.accepted += accepted as u64;
         totals.rejected += (decided.len() - accepted) as u64;
         drop(totals);
-        for (queued, reply) in decided {
-            queued.send(Ok(Outcome { index, reply }));
+        for (queued, accepted) in decided {
+            queued.send(Ok(Outcome { index, accepted }));
         }
     }
 
@@ -318,10 +318,10 @@ fn batch_max(used: &SharedUse, now: Instant) -> usize {
 }
 
 /// Whether a command may join a batch that has `room` for so many bytes.
-fn fits(next: &Command, room: usize, decided: &Decisions) -> bool {
-    let bytes = next.size_bytes();
+fn fits(next: &QueuedCommand, room: usize, decided: &Decisions) -> bool {
+    let (bytes, next) = (next.bytes, &next.command);
     let is_of_next =
-        |command: &Command| (command.tenant, command.actor) == (next.tenant, next.actor);
+        |command: &Command| (command.tenant(), command.actor) == (next.tenant(), next.actor);
     let joins = bytes <= JOINING_COMMAND_BYTES_MAX
         || decided.iter().all(|(queued, _)| is_of_next(&queued.command));
     bytes <= room && joins
@@ -335,8 +335,9 @@ fn fail<T>(decided: Decisions, error: SubmitError) -> Result<T, ()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use storage::Reply;
+    use storage::command::{BulkFilter, DeleteMemories};
     use storage::model::id::{KeyId, MemoryId, TenantId};
-    use storage::{Action, BulkFilter};
 
     #[test]
     fn batches_are_small_while_several_tenants_use_it() {
@@ -351,15 +352,19 @@ mod tests {
     fn large_commands_join_batches_of_their_key() {
         let delete = |key: u8, memories: usize| {
             let ids = vec![MemoryId([0; 16]); memories];
-            let action = Action::DeleteMemories(ids, BulkFilter::default());
-            let (tenant, actor) = (Some(TenantId(1)), Some(KeyId([key; 8])));
-            Command { tenant, actor, ..Command::background(action) }
+            let deletion = DeleteMemories { ids, filter: BulkFilter::default() };
+            let actor = Some(KeyId([key; 8]));
+            Command { actor, ..Command::of_tenant(TenantId(1), deletion) }
         };
         let batch = |commands: Vec<Command>| -> Decisions {
-            let decided = |command| (QueuedCommand::new(command).0, Ok(Reply::Done));
+            let accepted = Accepted { reply: Reply::Done(()), notifications: Vec::new() };
+            let decided = |command| (QueuedCommand::new(command).0, Ok(accepted.clone()));
             commands.into_iter().map(decided).collect()
         };
         let (small, large) = (delete(1, 10), delete(1, 2_000));
+        let fits = |next: &Command, room, decided: &Decisions| {
+            fits(&QueuedCommand::new(next.clone()).0, room, decided)
+        };
         assert!(fits(&large, 1 << 20, &batch(Vec::new())));
         assert!(fits(&large, 1 << 20, &batch(vec![small.clone(), large.clone()])));
         assert!(!fits(&large, 1 << 20, &batch(vec![small.clone(), delete(2, 10)])));

@@ -43,6 +43,8 @@ const CLIENTS_PER_BACKGROUND: usize = 64;
 /// A queued command, and the channel for its outcome.
 pub(crate) struct QueuedCommand {
     pub(crate) command: Command,
+    /// Approximate size of the command in memory.
+    pub(crate) bytes: usize,
     pub(crate) claim: Claim,
     outcome: oneshot::Sender<SubmitResult>,
 }
@@ -51,7 +53,8 @@ impl QueuedCommand {
     /// A queued command, and the receiver of its outcome.
     pub(crate) fn new(command: Command) -> (Self, oneshot::Receiver<SubmitResult>) {
         let (outcome, receiver) = oneshot::channel();
-        (Self { command, claim: Claim::default(), outcome }, receiver)
+        let bytes = command.size_bytes();
+        (Self { command, bytes, claim: Claim::default(), outcome }, receiver)
     }
 
     pub(crate) fn send(self, result: SubmitResult) {
@@ -122,9 +125,9 @@ impl Queue {
 
     /// Adds a command. Returns whether the queue had room for it.
     pub(crate) fn push(&mut self, queued: QueuedCommand) -> bool {
-        let bytes = queued.command.size_bytes();
+        let bytes = queued.bytes;
         let has_room = self.count < COMMANDS_MAX && self.bytes + bytes <= BYTES_MAX;
-        let is_added = has_room && self.of(queued.command.priority()).push(queued, bytes);
+        let is_added = has_room && self.of(queued.command.class().priority()).push(queued);
         if is_added {
             self.count += 1;
             self.bytes += bytes;
@@ -133,12 +136,13 @@ impl Queue {
     }
 
     /// Takes the time in which a command was decided from the credit of its key.
-    pub(crate) fn charge(&mut self, command: &Command, time: Duration) {
+    pub(crate) fn charge(&mut self, queued: &QueuedCommand, time: Duration) {
         let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
         let of_time = micros.saturating_mul(COST_PER_MICROSECOND);
-        let excess = of_time - cost_in_bytes(command.size_bytes());
+        let excess = of_time - cost_in_bytes(queued.bytes);
         if excess > 0 {
-            self.of(command.priority()).charge(&(command.tenant, command.actor), excess);
+            let command = &queued.command;
+            self.of(command.class().priority()).charge(&(command.tenant(), command.actor), excess);
         }
     }
 
@@ -150,7 +154,7 @@ impl Queue {
     }
 
     /// Takes the next command, if it fits.
-    pub(crate) fn pop(&mut self, fits: impl Fn(&Command) -> bool) -> Option<QueuedCommand> {
+    pub(crate) fn pop(&mut self, fits: impl Fn(&QueuedCommand) -> bool) -> Option<QueuedCommand> {
         let is_due = self.clients_since_background >= CLIENTS_PER_BACKGROUND;
         let due = if is_due { self.background.pop(&fits) } else { None };
         let client = if due.is_none() { self.clients.pop(&fits) } else { None };
@@ -160,7 +164,7 @@ impl Queue {
         };
         let queued = due.or(client).or_else(|| self.background.pop(&fits))?;
         self.count -= 1;
-        self.bytes -= queued.command.size_bytes();
+        self.bytes -= queued.bytes;
         Some(queued)
     }
 }
@@ -173,8 +177,9 @@ impl FairQueue {
         }
     }
 
-    fn push(&mut self, queued: QueuedCommand, bytes: usize) -> bool {
-        let actor = (queued.command.tenant, queued.command.actor);
+    fn push(&mut self, queued: QueuedCommand) -> bool {
+        let bytes = queued.bytes;
+        let actor = (queued.command.tenant(), queued.command.actor);
         let of_tenant = self.tenants.get(&actor.0);
         let tenant_is_full = of_tenant.is_some_and(|of_tenant| {
             of_tenant.commands >= TENANT_COMMANDS_MAX || of_tenant.bytes + bytes > TENANT_BYTES_MAX
@@ -201,13 +206,13 @@ impl FairQueue {
 
     /// Deficit round robin: a key sends what its credit covers. Then it receives its part of the
     /// tenant's quantum and goes to the end.
-    fn pop(&mut self, fits: impl Fn(&Command) -> bool) -> Option<QueuedCommand> {
+    fn pop(&mut self, fits: impl Fn(&QueuedCommand) -> bool) -> Option<QueuedCommand> {
         loop {
             let actor = *self.turns.front()?;
             let queue = self.actors.get_mut(&actor)?;
             let of_tenant = self.tenants.get_mut(&actor.0)?;
-            let next = &queue.commands.front()?.command;
-            let bytes = next.size_bytes();
+            let next = queue.commands.front()?;
+            let bytes = next.bytes;
             let cost = cost_in_bytes(bytes);
             if cost > queue.credit {
                 queue.credit += QUANTUM_BYTES / of_tenant.actors;
@@ -238,17 +243,17 @@ impl FairQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use storage::Action;
+    use storage::command::{AdvanceClock, DeleteMemory};
     use storage::model::id::MemoryId;
 
     fn client(tenant: u32, key: u8) -> QueuedCommand {
-        let action = Action::DeleteMemory(MemoryId([0; 16]));
-        let (tenant, actor) = (Some(TenantId(tenant)), Some(KeyId([key; 8])));
-        QueuedCommand::new(Command { tenant, actor, ..Command::background(action) }).0
+        let deletion = DeleteMemory(MemoryId([0; 16]));
+        let actor = Some(KeyId([key; 8]));
+        QueuedCommand::new(Command { actor, ..Command::of_tenant(TenantId(tenant), deletion) }).0
     }
 
     fn background() -> QueuedCommand {
-        QueuedCommand::new(Command::background(Action::AdvanceClock)).0
+        QueuedCommand::new(Command::of_cluster(AdvanceClock)).0
     }
 
     /// Adds commands of two keys of a tenant.
@@ -258,7 +263,7 @@ mod tests {
 
     fn order(queue: &mut Queue) -> Vec<u32> {
         std::iter::from_fn(|| queue.pop(|_| true))
-            .map(|queued| queued.command.tenant.map_or(0, |tenant| tenant.0))
+            .map(|queued| queued.command.tenant().map_or(0, |tenant| tenant.0))
             .collect()
     }
 
@@ -318,7 +323,7 @@ mod tests {
         fill(&mut queue, 200, 1);
         let slow = queue.pop(|_| true).unwrap();
         let key = slow.command.actor;
-        queue.charge(&slow.command, Duration::from_millis(50));
+        queue.charge(&slow, Duration::from_millis(50));
         // The next command of the slow key comes after all of the other.
         let commands: Vec<_> = std::iter::from_fn(|| queue.pop(|_| true)).collect();
         let next = commands.iter().position(|queued| queued.command.actor == key);
@@ -329,8 +334,8 @@ mod tests {
     fn large_command_waits_for_room() {
         let mut queue = Queue::default();
         fill(&mut queue, 1, 1);
-        assert!(queue.pop(|next| next.size_bytes() <= 100).is_none());
-        assert!(queue.pop(|next| next.size_bytes() <= 200).is_some());
+        assert!(queue.pop(|next| next.bytes <= 100).is_none());
+        assert!(queue.pop(|next| next.bytes <= 200).is_some());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
-use storage::Action;
+use storage::command::RaiseLevel;
 use storage::model::release::Release;
 use tokio::time::{Instant, sleep};
 
@@ -31,7 +31,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             continue;
         }
         let operator = Operator { shared: &shared, deadline: Instant::now() + TIMEOUT };
-        match operator.submit(Action::RaiseLevel(lowest)).await {
+        match operator.submit(RaiseLevel(lowest)).await {
             Ok(_) => tracing::info!(
                 from = before.level,
                 to = lowest.level,

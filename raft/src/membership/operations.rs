@@ -8,7 +8,8 @@ use std::time::Duration;
 use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
-use storage::{Action, Command, Reply};
+use storage::command::{AddMember, AdvanceClock, ClusterAction, RemoveMember};
+use storage::{ClusterRule, Command, ReplyValue};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::SubmitError;
@@ -135,7 +136,7 @@ impl Operator<'_> {
             Some(_) => {}
         }
         self.shared.clock_jump.store(true, Ordering::SeqCst);
-        let stamped = self.submit(Action::AdvanceClock).await;
+        let stamped = self.submit(AdvanceClock).await;
         self.shared.clock_jump.store(false, Ordering::SeqCst);
         stamped?;
         let after = self.clock();
@@ -192,7 +193,7 @@ impl Operator<'_> {
                 member.address
             ));
         }
-        self.submit(Action::AddMember { node, incarnation: from.incarnation }).await?;
+        self.submit(AddMember { node, incarnation: from.incarnation }).await?;
         self.change(self.shared.raft.add_learner(node, address, false)).await
     }
 
@@ -226,7 +227,7 @@ impl Operator<'_> {
                 self.change(self.shared.raft.change_membership(change, false)).await?;
             }
         }
-        self.submit(Action::RemoveMember(node)).await.map(drop)
+        self.submit(RemoveMember(node)).await.map(drop)
     }
 
     async fn change<T>(
@@ -328,10 +329,16 @@ impl Operator<'_> {
     }
 
     /// Submits a command. Returns the index at which it is applied, and its reply.
-    pub(crate) async fn submit(&self, action: Action) -> OperateResult<(u64, Reply)> {
-        match self.shared.submit(Command::background(action), self.deadline).await {
-            Ok(outcome) => match outcome.reply {
-                Ok(reply) => Ok((outcome.index, reply)),
+    pub(crate) async fn submit<C>(&self, command: C) -> OperateResult<(u64, C::Reply)>
+    where
+        C: ClusterRule + Into<ClusterAction>,
+    {
+        match self.shared.submit(Command::of_cluster(command), self.deadline).await {
+            Ok(outcome) => match outcome.accepted {
+                Ok(accepted) => match C::Reply::from_reply(accepted.reply) {
+                    Some(reply) => Ok((outcome.index, reply)),
+                    None => Err(OperateError::Unknown),
+                },
                 Err(rejection) => rejected(rejection.to_string()),
             },
             Err(SubmitError::Unknown) => Err(OperateError::Unknown),

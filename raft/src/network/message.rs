@@ -313,6 +313,7 @@ mod tests {
     use super::*;
     use openraft::entry::RaftEntry;
     use storage::codec::encode;
+    use storage::command::UpdateSettings;
     use storage::model::cluster::GROUP;
     use storage::model::id::Timestamp;
     use storage::model::release::Release;
@@ -339,10 +340,10 @@ mod tests {
                 quorum_status: None,
             })
         };
-        let submit = |action| Rpc::Submit(Box::new(Command::background(action)));
         let settings = |count| {
             let setting = (String::new(), storage::model::thermo::SettingValue::Number(0.0));
-            submit(storage::Action::UpdateSettings(vec![setting; count]))
+            let settings = UpdateSettings(vec![setting; count]);
+            Rpc::Submit(Box::new(Command::of_tenant(storage::model::id::TenantId(1), settings)))
         };
         for (allowed, rejected) in [(append(300), append(301)), (settings(1_024), settings(1_025))]
         {

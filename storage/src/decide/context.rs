@@ -36,14 +36,14 @@ pub enum DecideError {
     Fault(#[from] Error),
 }
 
-pub(super) type Decided<T> = std::result::Result<T, DecideError>;
+pub type Decided<T> = std::result::Result<T, DecideError>;
 
 pub(super) fn reject_if(condition: bool, rejection: Rejection) -> Decided<()> {
     if condition { Err(rejection.into()) } else { Ok(()) }
 }
 
 /// The context of one command, or of one trigger that fires.
-pub(super) struct Context<'a> {
+pub struct Context<'a> {
     pub(super) draft: &'a mut Draft,
     pub(super) tenant: TenantId,
     /// The key that acts; `None` for the service itself.
@@ -110,6 +110,11 @@ impl Context<'_> {
         let present = self.present(id)?.ok_or(Rejection::NotFound)?;
         reject_if(!self.has_access(&present.memory.namespace)?, Rejection::NotFound)?;
         Ok(present)
+    }
+
+    /// A memory that the command has just written.
+    pub(super) fn written(&self, id: MemoryId) -> Decided<MemoryRecord> {
+        Ok(self.present(id)?.ok_or_else(|| Error::missing("memory", self.tenant, id))?)
     }
 
     /// A memory to which an edge leads: both ends of an edge exist.

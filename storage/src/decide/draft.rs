@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::change::{Change, RowWrite};
@@ -91,6 +92,10 @@ enum Undo {
 pub(super) struct CommandState {
     /// Where the command began.
     pub(super) mark: Mark,
+    /// The address from which it came.
+    pub(super) source: Option<IpAddr>,
+    /// Whether a trigger has fired.
+    pub(super) has_fired: bool,
     /// What its actor may access, once that was read.
     pub(super) access: Option<Access>,
     /// What owners of triggers may access, once that was read.
@@ -286,9 +291,9 @@ impl Draft {
         self.undo.push(Undo::Row(key, before));
     }
 
-    pub(super) fn begin(&mut self) -> Mark {
+    pub(super) fn begin(&mut self, source: Option<IpAddr>) -> Mark {
         let mark = self.mark();
-        self.command = CommandState { mark, ..CommandState::default() };
+        self.command = CommandState { mark, source, ..CommandState::default() };
         mark
     }
 

@@ -1,14 +1,18 @@
-//! Rules for edges: those that callers create, and those that a new memory gets.
+//! Commands for edges, and their rules: those that callers create, and those that a new memory gets.
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use crate::change::Change;
-use crate::command::EdgeRef;
+use crate::decide::audit_entry::{Entry, digest, texts};
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::draft::MemoryEvent;
 use crate::decide::reinforce::outdated_heat;
+use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::error::{Error, Result};
+use crate::model::audit::{AuditAction, Fields};
 use crate::model::edge::{
     EDGES_MAX, Edge, SUGGESTIONS_MAX, SUPERSEDED_MAX, SUPERSEDES, Suggestion, relation_key,
 };
@@ -19,20 +23,44 @@ use crate::model::limits::Limit;
 use crate::model::memory::{Memory, Tier};
 use crate::model::trigger::TriggerEvent;
 use crate::new_memory::NewMemory;
-use crate::reply::{Rejection, Reply};
+use crate::reply::{EdgeReply, Rejection, TouchedMemories};
 use crate::table::key::Key;
 use crate::table::view::View;
 
 /// Edges that are followed to find a circle.
 const CHAIN_MAX: usize = 1_000;
 
+/// Identifies an edge: at most one per pair of memories and relation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EdgeRef {
+    /// The memory that the edge starts from.
+    pub source: MemoryId,
+    /// The memory at which it ends.
+    pub target: MemoryId,
+    /// Its relation.
+    pub relation: String,
+}
+
 /// Creates an edge; one that exists already is returned as it is.
-pub(super) fn create(context: &mut Context<'_>, new: &EdgeRef) -> Decided<Reply> {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CreateEdge(pub EdgeRef);
+
+impl TenantRule for CreateEdge {
+    type Reply = EdgeReply;
+    const CLASS: Class = Class::AddsData;
+    const AUDIT: TenantAudit<Self> = None;
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<EdgeReply> {
+        create(context, &self.0)
+    }
+}
+
+fn create(context: &mut Context<'_>, new: &EdgeRef) -> Decided<EdgeReply> {
     for end in [new.source, new.target] {
         context.existing(end)?;
     }
     if let Some(edge) = stored(context, new)? {
-        return Ok(Reply::Edge { edge, is_new: false });
+        return Ok(EdgeReply { edge, is_new: false });
     }
     for id in [new.source, new.target] {
         reject_if(context.edges(id)?.len() >= EDGES_MAX, Rejection::EdgesFull(id))?;
@@ -46,27 +74,74 @@ pub(super) fn create(context: &mut Context<'_>, new: &EdgeRef) -> Decided<Reply>
     let EdgeRef { source, target, relation } = new.clone();
     let edge = Edge { source, target, relation, weight: 1.0, created_at: context.now() };
     put(context, &edge)?;
-    Ok(Reply::Edge { edge, is_new: true })
+    Ok(EdgeReply { edge, is_new: true })
 }
 
-pub(super) fn delete(context: &mut Context<'_>, named: &EdgeRef) -> Decided<Reply> {
-    let edge = stored(context, named)?.ok_or(Rejection::NoEdge)?;
-    for end in [edge.source, edge.target] {
-        // An edge of a memory that the key may not access does not exist for it.
-        if let Some(memory) = context.memory(end)? {
-            reject_if(!context.has_access(&memory.namespace)?, Rejection::NoEdge)?;
+/// Deletes an edge, in either direction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeleteEdge(pub EdgeRef);
+
+impl TenantRule for DeleteEdge {
+    type Reply = EdgeReply;
+    const CLASS: Class = Class::OnlyRemoves;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<EdgeReply> {
+        let edge = stored(context, &self.0)?.ok_or(Rejection::NoEdge)?;
+        for end in [edge.source, edge.target] {
+            // An edge of a memory that the key may not access does not exist for it.
+            if let Some(memory) = context.memory(end)? {
+                reject_if(!context.has_access(&memory.namespace)?, Rejection::NoEdge)?;
+            }
         }
+        remove(context, &edge)?;
+        if let Some(memory) = context.memory(edge.source)? {
+            let (other, relation) = (edge.target, edge.relation.clone());
+            context.append(edge.source, &memory, EventKind::EdgeDeleted { other, relation });
+        }
+        Ok(EdgeReply { edge, is_new: false })
     }
-    remove(context, &edge)?;
-    if let Some(memory) = context.memory(edge.source)? {
-        let (other, relation) = (edge.target, edge.relation.clone());
-        context.append(edge.source, &memory, EventKind::EdgeDeleted { other, relation });
+}
+
+impl DeleteEdge {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&EdgeReply>) -> Result<Entry> {
+        let fields = self.audited_row(context)?;
+        Ok(Entry::new(
+            AuditAction::EdgeDelete,
+            format!("edge from {} to {}", self.0.source, self.0.target),
+            fields,
+        ))
     }
-    Ok(Reply::Edge { edge, is_new: false })
+
+    fn audited_row(&self, context: &Context<'_>) -> Result<Fields> {
+        let edge = stored(context, &self.0)?;
+        Ok(texts([("relation", edge.map(|edge| digest(edge.relation.as_bytes())))]))
+    }
+}
+
+/// Replaces a memory by another one, which both stay.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Supersede {
+    /// The memory that is replaced.
+    pub old: MemoryId,
+    /// The memory that replaces it.
+    pub by: MemoryId,
+}
+
+impl TenantRule for Supersede {
+    /// The one that is replaced.
+    type Reply = TouchedMemories;
+    const CLASS: Class = Class::AddsData;
+    const AUDIT: TenantAudit<Self> = None;
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<TouchedMemories> {
+        supersede(context, self.old, self.by)?;
+        Ok(TouchedMemories::existing([context.existing(self.old)?]))
+    }
 }
 
 /// Replaces `old` by the memory `by`.
-pub(super) fn supersede(context: &mut Context<'_>, old: MemoryId, by: MemoryId) -> Decided<Reply> {
+pub(super) fn supersede(context: &mut Context<'_>, old: MemoryId, by: MemoryId) -> Decided<()> {
     let new = EdgeRef { source: by, target: old, relation: SUPERSEDES.to_owned() };
     // The edge may exist in the other direction.
     if let Some(edge) = stored(context, &new)?
@@ -75,7 +150,7 @@ pub(super) fn supersede(context: &mut Context<'_>, old: MemoryId, by: MemoryId) 
         return Err(circle().into());
     }
     create(context, &new)?;
-    Ok(Reply::Memories(vec![context.existing(old)?]))
+    Ok(())
 }
 
 fn circle() -> Rejection {

@@ -4,10 +4,10 @@
 //! trigger cannot fire another one, or itself.
 
 use crate::change::Change;
+use crate::decide::commit_memory::{MemoryUpdate, commit_update};
 use crate::decide::context::Context;
 use crate::decide::counted::Counted;
 use crate::decide::draft::{Draft, MemoryEvent};
-use crate::decide::memory::{MemoryUpdate, commit_update};
 use crate::decide::outbox;
 use crate::error::Result;
 use crate::index::triggers::CompiledTrigger;
@@ -30,22 +30,21 @@ const TAG_WORDS: usize = 3;
 const FIRED_LABEL_CHARS: usize = 120;
 
 /// Evaluates the triggers that wait for the emitted events. Returns how many fired.
-pub(super) fn fire(draft: &mut Draft) -> Result<u64> {
-    let mut fired = 0;
+pub(super) fn fire(draft: &mut Draft) -> Result<()> {
     // An action may change a memory before the tick under way has evaluated it, which emits
     // its heat transition: once, since the change anchors the memory.
     while !draft.command.events.is_empty() {
         for event in std::mem::take(&mut draft.command.events) {
             for _ in 0..event.times {
                 let count = fire_once(draft, &event)?;
-                fired += count;
                 if count == 0 {
                     break;
                 }
+                draft.command.has_fired = true;
             }
         }
     }
-    Ok(fired)
+    Ok(())
 }
 
 fn fire_once(draft: &mut Draft, event: &MemoryEvent) -> Result<u64> {

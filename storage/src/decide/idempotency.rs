@@ -7,18 +7,17 @@
 
 use crate::change::Change;
 use crate::codec;
-use crate::command::CREATE_TEXT_BYTES_MAX;
 use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::decide::trigger;
 use crate::error::Result;
-use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp};
+use crate::model::id::{KeyId, TenantId, Timestamp};
 use crate::model::receipt::{
     RECEIPT_AGE_MIN_MICROS, RECEIPT_IDS_MAX, RECEIPT_REPLY_BYTES_MAX, RECEIPTS_MAX, Receipt,
-    ReceiptRequest, Retention, WriteEffect,
+    ReceiptRequest, Retention, TouchedId, WriteEffect,
 };
-use crate::new_memory::CREATE_MAX;
-use crate::reply::{Rejection, Reply, Touched};
+use crate::new_memory::{CREATE_MAX, CREATE_TEXT_BYTES_MAX};
+use crate::reply::{EdgeReply, Rejection, Reply, Touched, TouchedMemories, TouchedMemory};
 use crate::search::text::TextRoom;
 use crate::table::key::Key;
 use crate::table::view::View;
@@ -44,11 +43,10 @@ pub(super) fn replay(
     };
     reject_if(receipt.body_hash != request.body_hash, Rejection::KeyReused)?;
     let reply = match receipt.effect {
-        WriteEffect::Trigger(id) => match trigger::reply(context, id) {
-            Err(DecideError::Rejected(Rejection::NoSuch(_))) => Ok(Reply::ReplayedTriggerGone(id)),
-            found => found,
-        },
-        WriteEffect::Memories(ids) => replay_memories(context, receipt.at, ids),
+        WriteEffect::Trigger(id) => trigger::reply_to_repetition(context, id).map(Reply::Trigger),
+        WriteEffect::Memories(touched) => {
+            replay_memories(context, receipt.at, touched).map(Reply::Memories)
+        }
         WriteEffect::Reply(_, reply) if reply.is_empty() => Err(Rejection::AlreadyDone.into()),
         WriteEffect::Reply(_, reply) => Ok(codec::decode(&reply)?),
     };
@@ -64,15 +62,17 @@ pub(super) fn keep_receipt(
     reply: &Reply,
 ) {
     let effect = match reply {
-        Reply::Memories(memories) => {
-            WriteEffect::Memories(memories.iter().map(|memory| memory.id).collect())
+        Reply::Memories(TouchedMemories { memories, .. }) => {
+            let touched = memories.iter();
+            let touched = touched
+                .map(|&TouchedMemory { id, is_duplicate, .. }| TouchedId { id, is_duplicate });
+            WriteEffect::Memories(touched.collect())
         }
-        Reply::Deleted(id) => WriteEffect::Memories(vec![*id]),
-        Reply::Trigger(id, ..) => WriteEffect::Trigger(*id),
+        Reply::Trigger(trigger) => WriteEffect::Trigger(trigger.id),
         other => {
             let ids = match other {
                 Reply::Feedback(feedback) => vec![feedback.id],
-                Reply::Edge { edge, .. } => vec![edge.source, edge.target],
+                Reply::Edge(EdgeReply { edge, .. }) => vec![edge.source, edge.target],
                 _ => Vec::new(),
             };
             let mut encoded = codec::encode(other);
@@ -170,16 +170,21 @@ fn age_min() -> i64 {
 
 /// The memories that the first request touched, as far as their texts fit. Those that moved to a
 /// namespace that is closed to the acting key are deleted for it.
-fn replay_memories(context: &mut Context<'_>, at: Timestamp, ids: Vec<MemoryId>) -> Decided<Reply> {
-    let (mut memories, mut room) = (Vec::with_capacity(ids.len()), TextRoom(CREATE_TEXT_BYTES_MAX));
-    for id in ids {
-        let touched = match context.existing(id) {
+fn replay_memories(
+    context: &mut Context<'_>,
+    at: Timestamp,
+    touched: Vec<TouchedId>,
+) -> Decided<TouchedMemories> {
+    let (mut memories, mut room) =
+        (Vec::with_capacity(touched.len()), TextRoom(CREATE_TEXT_BYTES_MAX));
+    for TouchedId { id, is_duplicate } in touched {
+        let now = match context.existing(id) {
             Ok(record) if room.take(&record.memory) => Touched::Memory(Box::new(record)),
             Ok(_) => Touched::TooLong,
             Err(DecideError::Rejected(_)) => Touched::Deleted,
             Err(fault) => return Err(fault),
         };
-        memories.push((id, touched));
+        memories.push(TouchedMemory { id, is_duplicate, now });
     }
-    Ok(Reply::Replayed { at, memories })
+    Ok(TouchedMemories { replay_of: Some(at), memories })
 }

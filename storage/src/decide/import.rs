@@ -1,12 +1,19 @@
-//! Rules for imports: what exists stays, what does not is created as it was. No trigger fires: it fired
-//! where the memory comes from.
+//! Creates what another cluster exported, as it was. What exists stays. No trigger fires: it fired where
+//! the memory comes from.
+
+use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::command::EdgeRef;
+use crate::codec::bounded;
+use crate::decide::audit_entry::{Entry, numbers};
 use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::counted::Counted;
+use crate::decide::edge::EdgeRef;
+use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::{edge, models, trigger};
-use crate::import::{Import, ImportedMemory};
+use crate::error::Result;
+use crate::import::{IMPORT_MAX, ImportedMemory};
+use crate::model::audit::{AuditAction, Fields};
 use crate::model::decay::{Decay, heat};
 use crate::model::edge::{EDGES_MAX, Edge};
 use crate::model::heat::Anchor;
@@ -14,14 +21,45 @@ use crate::model::id::TriggerId;
 use crate::model::journal::EventKind;
 use crate::model::limits::Limit;
 use crate::model::trigger::{Firings, Trigger};
-use crate::reply::{Imported, Rejection, Reply};
+use crate::new_memory::CREATE_MAX;
+use crate::reply::{Imported, Rejection};
 use crate::table::view::View;
 
-pub(super) fn import(context: &mut Context<'_>, all: &Import) -> Decided<Reply> {
-    match all {
-        Import::Memories(all) => each(context, all, import_memory),
-        Import::Edges(all) => each(context, all, import_edge),
-        Import::Triggers(all) => each(context, all, import_trigger),
+/// What one command imports. Each item succeeds or fails by itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Import {
+    /// Memories. No trigger fires.
+    Memories(#[serde(deserialize_with = "bounded::<CREATE_MAX, _, _>")] Vec<ImportedMemory>),
+    /// Edges of memories that exist. No trigger fires.
+    Edges(#[serde(deserialize_with = "bounded::<IMPORT_MAX, _, _>")] Vec<Edge>),
+    /// Triggers. The key of the command owns them.
+    Triggers(
+        #[serde(deserialize_with = "bounded::<IMPORT_MAX, _, _>")]
+        Vec<(TriggerId, Trigger, Firings)>,
+    ),
+}
+
+impl TenantRule for Import {
+    type Reply = Vec<Imported>;
+    const CLASS: Class = Class::AddsData;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<Vec<Imported>> {
+        match self {
+            Self::Memories(all) => each(context, all, import_memory),
+            Self::Edges(all) => each(context, all, import_edge),
+            Self::Triggers(all) => each(context, all, import_trigger),
+        }
+    }
+}
+
+impl Import {
+    fn audit(&self, _context: &Context<'_>, reply: Option<&Vec<Imported>>) -> Result<Entry> {
+        let fields = reply.map_or_else(Fields::new, |reply| {
+            let created = reply.iter().filter(|it| **it == Imported::Created).count();
+            if created > 0 { numbers(&[("created", created)]) } else { Fields::new() }
+        });
+        Ok(Entry::new(AuditAction::MemoryImport, "import", fields))
     }
 }
 
@@ -30,7 +68,7 @@ fn each<T>(
     context: &mut Context<'_>,
     all: &[T],
     act: impl Fn(&mut Context<'_>, &T) -> Decided<Imported>,
-) -> Decided<Reply> {
+) -> Decided<Vec<Imported>> {
     let mark = context.draft.mark();
     let mut outcomes = Vec::new();
     for one in all {
@@ -46,7 +84,7 @@ fn each<T>(
             break;
         }
     }
-    Ok(Reply::Imported(outcomes))
+    Ok(outcomes)
 }
 
 fn import_memory(context: &mut Context<'_>, new: &ImportedMemory) -> Decided<Imported> {
@@ -98,10 +136,8 @@ fn import_trigger(
     if context.draft.trigger(context.tenant, *id)?.is_some() {
         return Ok(Imported::Present);
     }
-    let Reply::Trigger(_, created, _) = trigger::create(context, *id, new)? else {
-        return Ok(Imported::Created);
-    };
-    let trigger = Trigger { created_at: new.created_at, updated_at: new.updated_at, ..*created };
+    let created = trigger::create(context, *id, new)?;
+    let trigger = Trigger { created_at: new.created_at, updated_at: new.updated_at, ..created };
     context.push(Change::TriggerPut(context.tenant, *id, trigger));
     context.push(Change::FiringsPut(context.tenant, *id, Firings { pending: 0, ..*firings }));
     Ok(Imported::Created)

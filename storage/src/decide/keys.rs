@@ -1,98 +1,201 @@
-//! Rules for the API keys of a tenant. A tenant keeps one that may administer it and has no end.
+//! Commands for the API keys of a tenant. A tenant keeps one that may administer it and has no end.
+
+use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
+use crate::decide::audit_entry::{Entry, texts};
 use crate::decide::context::{Context, Decided, reject_if};
+use crate::decide::rule::{Class, TenantAudit, TenantRule};
+use crate::error::Result;
 use crate::model::api_key::{
     ApiKey, EXPIRED_KEPT_SECONDS, KEY_LIFETIME_SECONDS, KEYS_MAX, NewApiKey, OVERLAP_SECONDS_MAX,
 };
+use crate::model::audit::{AuditAction, Fields, short};
 use crate::model::id::{KeyId, Timestamp};
 use crate::model::limits::Limit;
 use crate::model::tenant::Role;
-use crate::reply::{Rejection, Reply};
+use crate::reply::{KeyReply, Rejection};
 use crate::table::key::Key;
 use crate::table::view::View;
 
 /// Creates a key. Those that ended long ago are deleted.
-pub(super) fn create(context: &mut Context<'_>, id: KeyId, new: &NewApiKey) -> Decided<Reply> {
-    let (shortest, longest) = KEY_LIFETIME_SECONDS;
-    let is_allowed = new.lifetime_seconds.is_none_or(|time| (shortest..=longest).contains(&time));
-    let is_bound_admin = new.role >= Role::Admin && !new.namespaces.is_empty();
-    reject_if(!is_allowed, wrong_state("the lifetime of the key is out of range"))?;
-    reject_if(is_bound_admin, wrong_state("an admin key may use all namespaces"))?;
-    let mut keys = context.draft.api_keys(context.tenant)?;
-    reject_if(keys.iter().any(|(known, _)| *known == id), Rejection::IdTaken)?;
-    let now = context.now();
-    for (expired, _) in keys.extract_if(.., |(_, key)| ended_long_ago(key, now)) {
-        context.push(Change::ApiKeyRemoved(context.tenant, expired));
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CreateKey {
+    /// Its id.
+    pub id: KeyId,
+    /// The key.
+    pub key: NewApiKey,
+}
+
+impl TenantRule for CreateKey {
+    type Reply = KeyReply;
+    const CLASS: Class = Class::Changes;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<KeyReply> {
+        let (id, new) = (self.id, &self.key);
+        let (shortest, longest) = KEY_LIFETIME_SECONDS;
+        let is_allowed =
+            new.lifetime_seconds.is_none_or(|time| (shortest..=longest).contains(&time));
+        let is_bound_admin = new.role >= Role::Admin && !new.namespaces.is_empty();
+        reject_if(!is_allowed, wrong_state("the lifetime of the key is out of range"))?;
+        reject_if(is_bound_admin, wrong_state("an admin key may use all namespaces"))?;
+        let mut keys = context.draft.api_keys(context.tenant)?;
+        reject_if(keys.iter().any(|(known, _)| *known == id), Rejection::IdTaken)?;
+        let now = context.now();
+        for (expired, _) in keys.extract_if(.., |(_, key)| ended_long_ago(key, now)) {
+            context.push(Change::ApiKeyRemoved(context.tenant, expired));
+        }
+        let limit = context.draft.limit(context.tenant, Limit::Keys)?.unwrap_or(u64::MAX);
+        let max = usize::try_from(limit).unwrap_or(KEYS_MAX).min(KEYS_MAX);
+        // The operator replaces a lost admin key: one above the limit.
+        let of_operator = usize::from(context.actor.is_none());
+        reject_if(keys.len() >= max + of_operator, Rejection::too_many("keys", max))?;
+        let key = new.clone().row(now);
+        if let Some(end) = end_of_actor(context)? {
+            let outlives = key.expires_at.is_none_or(|at| at > end);
+            reject_if(
+                outlives,
+                wrong_state("the new key would outlive yours: give it an end before"),
+            )?;
+        }
+        context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
+        Ok(KeyReply { id, key })
     }
-    let limit = context.draft.limit(context.tenant, Limit::Keys)?.unwrap_or(u64::MAX);
-    let max = usize::try_from(limit).unwrap_or(KEYS_MAX).min(KEYS_MAX);
-    // The operator replaces a lost admin key: one above the limit.
-    let of_operator = usize::from(context.actor.is_none());
-    reject_if(keys.len() >= max + of_operator, Rejection::too_many("keys", max))?;
-    let key = new.clone().row(now);
-    if let Some(end) = end_of_actor(context)? {
-        let outlives = key.expires_at.is_none_or(|at| at > end);
-        reject_if(outlives, wrong_state("the new key would outlive yours: give it an end before"))?;
+}
+
+impl CreateKey {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&KeyReply>) -> Result<Entry> {
+        let fields = row(context, self.id)?;
+        Ok(Entry::new(AuditAction::KeyCreate, target(self.id), fields))
     }
-    context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
-    Ok(Reply::ApiKey(id, key))
 }
 
 /// Gives a key another text. The present one stays valid for a while. The one before it ends. The
 /// acting key learns the text, so a key with an end does not prolong itself, and rotates none that
 /// outlives it.
-pub(super) fn rotate(
-    context: &mut Context<'_>,
-    id: KeyId,
-    hash: [u8; 32],
-    overlap_seconds: u64,
-) -> Decided<Reply> {
-    let is_allowed = overlap_seconds <= OVERLAP_SECONDS_MAX;
-    reject_if(!is_allowed, wrong_state("the overlap is out of range"))?;
-    let key = existing(context, id)?;
-    reject_if(
-        !key.is_valid_at(context.now()),
-        wrong_state("the key has ended: create another one"),
-    )?;
-    let mut key = key.rotated(hash, overlap_seconds, context.now());
-    if let Some(end) = end_of_actor(context)? {
-        let is_own = context.actor == Some(id);
-        let outlives = !is_own && key.expires_at.is_none_or(|at| at > end);
-        reject_if(outlives, wrong_state("the rotated key would outlive yours"))?;
-        key.expires_at = key.expires_at.map(|at| at.min(end));
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RotateKey {
+    /// The key.
+    pub id: KeyId,
+    /// SHA-256 of its new text.
+    pub hash: [u8; 32],
+    /// How long the present text stays valid.
+    pub overlap_seconds: u64,
+}
+
+impl TenantRule for RotateKey {
+    type Reply = KeyReply;
+    const CLASS: Class = Class::Changes;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<KeyReply> {
+        let Self { id, hash, overlap_seconds } = *self;
+        let is_allowed = overlap_seconds <= OVERLAP_SECONDS_MAX;
+        reject_if(!is_allowed, wrong_state("the overlap is out of range"))?;
+        let key = existing(context, id)?;
+        let has_ended = !key.is_valid_at(context.now());
+        reject_if(has_ended, wrong_state("the key has ended: create another one"))?;
+        let mut key = key.rotated(hash, overlap_seconds, context.now());
+        if let Some(end) = end_of_actor(context)? {
+            let is_own = context.actor == Some(id);
+            let outlives = !is_own && key.expires_at.is_none_or(|at| at > end);
+            reject_if(outlives, wrong_state("the rotated key would outlive yours"))?;
+            key.expires_at = key.expires_at.map(|at| at.min(end));
+        }
+        context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
+        Ok(KeyReply { id, key })
     }
-    context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
-    Ok(Reply::ApiKey(id, key))
+}
+
+impl RotateKey {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&KeyReply>) -> Result<Entry> {
+        let fields = row(context, self.id)?;
+        Ok(Entry::new(AuditAction::KeyRotate, target(self.id), fields))
+    }
 }
 
 /// Deletes a key, unless it is the tenant's last one without an end that may administer it.
-pub(super) fn delete(context: &mut Context<'_>, id: KeyId) -> Decided<Reply> {
-    let key = existing(context, id)?;
-    let keys = context.draft.api_keys(context.tenant)?;
-    let is_other = |(known, key): &(KeyId, ApiKey)| *known != id && stays_admin(key);
-    if stays_admin(&key) && !keys.iter().any(is_other) {
-        let reason = "this is the last key without an end that may administer the tenant: create \
-                      another one first";
-        return Err(wrong_state(reason).into());
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeleteKey(pub KeyId);
+
+impl TenantRule for DeleteKey {
+    type Reply = KeyReply;
+    const CLASS: Class = Class::OnlyRemoves;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<KeyReply> {
+        let id = self.0;
+        let key = existing(context, id)?;
+        let keys = context.draft.api_keys(context.tenant)?;
+        let is_other = |(known, key): &(KeyId, ApiKey)| *known != id && stays_admin(key);
+        if stays_admin(&key) && !keys.iter().any(is_other) {
+            let reason = "this is the last key without an end that may administer the tenant: \
+                          create another one first";
+            return Err(wrong_state(reason).into());
+        }
+        context.push(Change::ApiKeyRemoved(context.tenant, id));
+        Ok(KeyReply { id, key })
     }
-    context.push(Change::ApiKeyRemoved(context.tenant, id));
-    Ok(Reply::ApiKey(id, key))
 }
 
-/// Sets or clears the namespace that the key's searches boost. It must be open to the key.
-pub(super) fn set_namespace(
-    context: &mut Context<'_>,
-    id: KeyId,
-    namespace: Option<&str>,
-) -> Decided<Reply> {
-    let key = existing(context, id)?;
-    if let Some(namespace) = namespace {
-        context.check_access(namespace)?;
+impl DeleteKey {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&KeyReply>) -> Result<Entry> {
+        let fields = row(context, self.0)?;
+        Ok(Entry::new(AuditAction::KeyDelete, target(self.0), fields))
     }
-    let key = ApiKey { namespace: namespace.map(str::to_owned), ..key };
-    context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
-    Ok(Reply::ApiKey(id, key))
+}
+
+/// Sets or clears the namespace that a key's searches boost. It must be open to the key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SetKeyNamespace {
+    /// The key.
+    pub id: KeyId,
+    /// The namespace.
+    pub namespace: Option<String>,
+}
+
+impl TenantRule for SetKeyNamespace {
+    type Reply = KeyReply;
+    const CLASS: Class = Class::Changes;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<KeyReply> {
+        let Self { id, namespace } = self.clone();
+        let key = existing(context, id)?;
+        if let Some(namespace) = &namespace {
+            context.check_access(namespace)?;
+        }
+        let key = ApiKey { namespace, ..key };
+        context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
+        Ok(KeyReply { id, key })
+    }
+}
+
+impl SetKeyNamespace {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&KeyReply>) -> Result<Entry> {
+        let fields = row(context, self.id)?;
+        Ok(Entry::new(AuditAction::KeyNamespace, target(self.id), fields))
+    }
+}
+
+fn target(id: KeyId) -> String {
+    format!("key {id}")
+}
+
+/// The values of a key that the audit log shows.
+fn row(context: &Context<'_>, id: KeyId) -> Result<Fields> {
+    let key: Option<ApiKey> = context.draft.record(&Key::ApiKey(context.tenant, id))?;
+    let Some(key) = key else { return Ok(Fields::new()) };
+    Ok(texts([
+        ("name", Some(short(&key.name))),
+        ("role", Some(key.role.name().to_owned())),
+        ("namespace", key.namespace),
+        ("namespaces", Some(short(&key.namespaces.join(" "))).filter(|names| !names.is_empty())),
+        ("expires_at", key.expires_at.map(|at| at.to_string())),
+        ("rotated_at", key.rotated_at.map(|at| at.to_string())),
+        ("former_valid_until", key.former.map(|former| former.valid_until.to_string())),
+    ]))
 }
 
 fn existing(context: &Context<'_>, id: KeyId) -> Decided<ApiKey> {

@@ -1,108 +1,101 @@
-//! Rules for creating, updating, deleting and restoring memories.
+//! Updates, deletes and restores memories.
+
+use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::command::BulkFilter;
+use crate::decide::audit_entry::{Entry, digest, texts};
+use crate::decide::bulk::{self, BulkFilter, Outcomes, for_each};
+use crate::decide::commit_memory::{MemoryUpdate, commit_update};
 use crate::decide::context::{Context, Decided, RESTORED_HEAT, reject_if};
 use crate::decide::counted::Counted;
-use crate::decide::models;
-use crate::decide::reinforce::reinforce;
-use crate::decide::{duplicate, edge, fold};
+use crate::decide::rule::{Class, TenantAudit, TenantRule};
+use crate::decide::{edge, models};
 use crate::error::Result;
-use crate::model::decay::decay_differs;
+use crate::model::audit::{AuditAction, Fields, short};
 use crate::model::details::MetadataEntry;
-use crate::model::duplicate::OnDuplicate;
-use crate::model::heat::Anchor;
 use crate::model::id::MemoryId;
 use crate::model::journal::{EventKind, MemoryField};
 use crate::model::limits::Limit;
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::score::rounded;
 use crate::model::trigger::TriggerEvent;
-use crate::new_memory::NewMemory;
 use crate::patch::MemoryPatch;
-use crate::reply::{Rejection, Reply};
+use crate::reply::{Rejection, TouchedMemories};
 use crate::table::view::View;
 
 /// Characters of a deleted memory's label that the journal keeps.
 const DELETED_LABEL_CHARS: usize = 120;
 
-/// Creates memories, all or none.
-pub(super) fn create(context: &mut Context<'_>, memories: &[NewMemory]) -> Decided<Reply> {
-    let mut created = Vec::with_capacity(memories.len());
-    for (at, new) in memories.iter().enumerate() {
-        context.check_access(&new.namespace)?;
-        reject_if(context.memory(new.id)?.is_some(), Rejection::IdTaken)?;
-        models::check_vector(context.draft, &new.vector)?;
-        let at = (memories.len() > 1).then_some(at);
-        let record = match present_duplicate(context, new, at)? {
-            Some(present) => present,
-            None => create_one(context, new)?,
-        };
-        if let Some(old) = new.supersedes.filter(|old| *old != record.id) {
-            edge::supersede(context, old, record.id)?;
-        }
-        let record = match &new.folds[..] {
-            [] => record,
-            sources => fold::fold(context, &record, sources)?,
-        };
-        created.push(record);
-    }
-    Ok(Reply::Memories(created))
+/// Changes a memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UpdateMemory {
+    /// The memory.
+    pub id: MemoryId,
+    /// What changes.
+    pub patch: MemoryPatch,
 }
 
-/// The memory that a new one, the one `at` this place of the request, repeats: recalled, if it is not
-/// to be created a second time.
-fn present_duplicate(
-    context: &mut Context<'_>,
-    new: &NewMemory,
-    at: Option<usize>,
-) -> Decided<Option<MemoryRecord>> {
-    let duplicates = context.thermo()?.duplicates;
-    let action = new.on_duplicate.unwrap_or(duplicates.on_duplicate);
-    if action == OnDuplicate::Allow {
-        return Ok(None);
+impl TenantRule for UpdateMemory {
+    type Reply = TouchedMemories;
+    const CLASS: Class = Class::AddsData;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<TouchedMemories> {
+        Ok(TouchedMemories::existing([update(context, self.id, &self.patch)?]))
     }
-    let Some(present) = duplicate::find(context, new, &duplicates)? else { return Ok(None) };
-    reject_if(action == OnDuplicate::Reject, Rejection::Duplicate { present: present.id, at })?;
-    let id = present.id;
-    if duplicate::is_echo(&present, &duplicates, context.now()) {
-        context.count_echo(present.memory.memory_type)?;
-    } else {
-        reinforce(context, present, 1)?;
-    }
-    Ok(context.present(id)?)
 }
 
-fn create_one(context: &mut Context<'_>, new: &NewMemory) -> Decided<MemoryRecord> {
-    let (tenant, now) = (context.tenant, context.now());
-    let duplicates = context.thermo()?.duplicates;
-    let echo_of = match &new.folds[..] {
-        [] => duplicate::echoed(context, new, &duplicates)?,
-        _ => None,
-    };
-    if echo_of.is_some() {
-        context.count_echo(new.memory_type)?;
+impl UpdateMemory {
+    /// What an edit of a memory may change: its text, its lock and its namespace. The id is part of the
+    /// digest, so that the log does not tell which memories have equal texts.
+    fn audit(&self, context: &Context<'_>, _reply: Option<&TouchedMemories>) -> Result<Entry> {
+        let fields = self.audited_row(context)?;
+        Ok(Entry::new(AuditAction::MemoryChange, format!("memory {}", self.id), fields))
     }
-    let memory = Memory { echo_of, ..new.memory(now) };
-    let bytes = memory.stored_bytes() + new.vector.size_bytes() as u64;
-    context.check_limit((Limit::Memories, Counted::Memories), 1)?;
-    context.check_limit((Limit::Bytes, Counted::Bytes), bytes)?;
-    context.add_bytes(0, bytes);
-    let anchor = Anchor::fresh(new.initial_heat, now);
-    context.push(Change::MemoryPut(tenant, new.id, memory.clone()));
-    context.push(Change::AnchorPut(tenant, new.id, anchor));
-    models::put(context.draft, tenant, new.id, &new.vector)?;
-    context.append(new.id, &memory, EventKind::Created);
-    context.emit(TriggerEvent::Store, new.id);
-    edge::create_suggested(context, new)?;
-    Ok(MemoryRecord { id: new.id, memory, anchor, heat: f64::from(anchor.heat) })
+
+    fn audited_row(&self, context: &Context<'_>) -> Result<Fields> {
+        let Some(memory) = context.memory(self.id)? else { return Ok(Fields::new()) };
+        Ok(texts([
+            ("label", Some(digest(&[&self.id.0, memory.label.as_bytes()].concat()))),
+            ("is_locked", Some(memory.is_locked.to_string())),
+            ("namespace", Some(short(&memory.namespace))),
+        ]))
+    }
 }
 
-pub(super) fn update(
-    context: &mut Context<'_>,
-    id: MemoryId,
-    patch: &MemoryPatch,
-) -> Decided<Reply> {
+/// Applies the same patch to several memories.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UpdateMemories {
+    /// The memories.
+    pub ids: Vec<MemoryId>,
+    /// What changes.
+    pub patch: MemoryPatch,
+}
+
+impl TenantRule for UpdateMemories {
+    type Reply = Outcomes;
+    const CLASS: Class = Class::AddsData;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<Outcomes> {
+        for_each(context, &self.ids, |context, id| update(context, id, &self.patch).map(drop))
+    }
+}
+
+impl UpdateMemories {
+    fn audit(&self, _context: &Context<'_>, reply: Option<&Outcomes>) -> Result<Entry> {
+        let fields = reply.map_or_else(Fields::new, |reply| {
+            let mut fields = bulk::audited(&self.ids, reply);
+            if !fields.is_empty() {
+                fields.extend(patch_fields(&self.patch));
+            }
+            fields
+        });
+        Ok(Entry::new(AuditAction::MemoryChangeBulk, "memories", fields))
+    }
+}
+
+fn update(context: &mut Context<'_>, id: MemoryId, patch: &MemoryPatch) -> Decided<MemoryRecord> {
     let present = context.existing(id)?;
     if let Some(namespace) = &patch.namespace {
         context.check_access(namespace)?;
@@ -117,7 +110,7 @@ pub(super) fn update(
     }
     let fields = changed_fields(&present.memory, &memory, patch);
     if fields.is_empty() {
-        return Ok(Reply::Memories(vec![present]));
+        return Ok(present);
     }
     check_lock(context, &present.memory, &fields)?;
     record_editor(context, &present.memory, &mut memory)?;
@@ -129,7 +122,7 @@ pub(super) fn update(
     if let Some((_, vector)) = &patch.label {
         models::put(context.draft, context.tenant, id, vector)?;
     }
-    Ok(Reply::Memories(context.present(id)?.into_iter().collect()))
+    context.written(id)
 }
 
 /// Rejects what rewrites or unlocks a memory that another key has locked, if the tenant says so.
@@ -161,43 +154,66 @@ fn record_editor(context: &Context<'_>, present: &Memory, memory: &mut Memory) -
     Ok(())
 }
 
-/// An update of a memory: its row, its heat if that is set, and the fields that differ.
-pub(super) struct MemoryUpdate {
-    pub(super) memory: Memory,
-    pub(super) heat: Option<f32>,
-    pub(super) fields: Vec<MemoryField>,
+/// Deletes a memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeleteMemory(pub MemoryId);
+
+impl TenantRule for DeleteMemory {
+    type Reply = TouchedMemories;
+    const CLASS: Class = Class::OnlyRemoves;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<TouchedMemories> {
+        delete(context, self.0, &BulkFilter::default())?;
+        Ok(TouchedMemories::deleted(self.0))
+    }
 }
 
-pub(super) fn commit_update(
-    context: &mut Context<'_>,
-    present: &MemoryRecord,
-    update: MemoryUpdate,
-) -> Result<()> {
-    let (id, memory) = (present.id, Memory { updated_at: context.now(), ..update.memory });
-    context.add_bytes(present.memory.stored_bytes(), memory.stored_bytes());
-    if memory.archived_at != present.memory.archived_at {
-        context.append(id, &memory, EventKind::Restored);
+impl DeleteMemory {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&TouchedMemories>) -> Result<Entry> {
+        let fields = deleted_row(context, self.0)?;
+        Ok(Entry::new(AuditAction::MemoryDelete, format!("memory {}", self.0), fields))
     }
-    // What changes the decay of a memory first anchors it at its present heat.
-    let decay_differs = decay_differs(&present.memory, &memory);
-    if let Some(heat) = update.heat.or(decay_differs.then_some(present.heat as f32)) {
-        context.anchor(present, Anchor { heat, ..present.anchor })?;
+}
+
+/// The values of a memory that the audit log shows of its deletion.
+pub(super) fn deleted_row(context: &Context<'_>, id: MemoryId) -> Result<Fields> {
+    let Some(memory) = context.memory(id)? else { return Ok(Fields::new()) };
+    Ok(texts([
+        ("namespace", Some(short(&memory.namespace))),
+        ("memory_type", Some(memory.memory_type.name().to_owned())),
+        ("created_at", Some(memory.created_at.to_string())),
+    ]))
+}
+
+/// Deletes several memories.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeleteMemories {
+    /// The memories.
+    pub ids: Vec<MemoryId>,
+    /// Others stay.
+    pub filter: BulkFilter,
+}
+
+impl TenantRule for DeleteMemories {
+    type Reply = Outcomes;
+    const CLASS: Class = Class::OnlyRemoves;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<Outcomes> {
+        for_each(context, &self.ids, |context, id| delete(context, id, &self.filter))
     }
-    context.append(id, &memory, EventKind::Updated(update.fields));
-    let leaves_namespace = memory.namespace != present.memory.namespace;
-    context.put_memory(id, memory)?;
-    if leaves_namespace {
-        edge::end_supersessions(context, id)?;
+}
+
+impl DeleteMemories {
+    fn audit(&self, _context: &Context<'_>, reply: Option<&Outcomes>) -> Result<Entry> {
+        let fields = reply.map_or_else(Fields::new, |reply| bulk::audited(&self.ids, reply));
+        Ok(Entry::new(AuditAction::MemoryDeleteBulk, "memories", fields))
     }
-    Ok(())
 }
 
 /// Deletes a memory and its edges, unless it is locked or does not match the filter.
-pub(super) fn delete(
-    context: &mut Context<'_>,
-    id: MemoryId,
-    filter: &BulkFilter,
-) -> Decided<Reply> {
+pub(super) fn delete(context: &mut Context<'_>, id: MemoryId, filter: &BulkFilter) -> Decided<()> {
     let present = context.existing(id)?;
     reject_if(!filter.matches(&present.memory), Rejection::FilterMismatch)?;
     reject_if(present.memory.is_locked, Rejection::Locked)?;
@@ -210,7 +226,7 @@ pub(super) fn remove(
     context: &mut Context<'_>,
     present: &MemoryRecord,
     label: String,
-) -> Decided<Reply> {
+) -> Decided<()> {
     let id = present.id;
     for edge in context.edges(id)? {
         edge::remove(context, &edge)?;
@@ -219,17 +235,35 @@ pub(super) fn remove(
     context.add_bytes(present.memory.stored_bytes() + u64::from(vector_bytes), 0);
     context.append(id, &present.memory, EventKind::Deleted(label));
     context.push(Change::MemoryRemoved(context.tenant, id));
-    Ok(Reply::Deleted(id))
+    Ok(())
 }
 
-/// Moves a memory to the hot tier, unless it is there.
-pub(super) fn restore(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> {
-    let present = context.existing(id)?;
-    if present.memory.archived_at.is_some() {
-        let now = context.now();
-        context.move_to_hot_tier(&present, now, RESTORED_HEAT)?;
+/// Returns several memories from the cold tier. Those of the hot tier stay as they are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RestoreMemories(pub Vec<MemoryId>);
+
+impl TenantRule for RestoreMemories {
+    type Reply = Outcomes;
+    const CLASS: Class = Class::AddsData;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<Outcomes> {
+        for_each(context, &self.0, |context, id| {
+            let present = context.existing(id)?;
+            if present.memory.archived_at.is_some() {
+                let now = context.now();
+                context.move_to_hot_tier(&present, now, RESTORED_HEAT)?;
+            }
+            Ok(())
+        })
     }
-    Ok(Reply::Done)
+}
+
+impl RestoreMemories {
+    fn audit(&self, _context: &Context<'_>, reply: Option<&Outcomes>) -> Result<Entry> {
+        let fields = reply.map_or_else(Fields::new, |reply| bulk::audited(&self.0, reply));
+        Ok(Entry::new(AuditAction::MemoryRestoreBulk, "memories", fields))
+    }
 }
 
 fn patched(memory: &Memory, patch: &MemoryPatch) -> Memory {
@@ -281,4 +315,24 @@ fn changed_fields(before: &Memory, after: &Memory, patch: &MemoryPatch) -> Vec<M
     .into_iter()
     .filter_map(|(field, is_changed)| is_changed.then_some(field))
     .collect()
+}
+
+/// What a bulk change sets. Texts show that they are set.
+fn patch_fields(patch: &MemoryPatch) -> Fields {
+    let MemoryPatch { label, memory_type, namespace, decay_class, .. } = patch;
+    let flag = |flag: Option<bool>| flag.map(|on| on.to_string());
+    let heat = |heat: Option<f32>| heat.map(|heat| heat.to_string());
+    texts([
+        ("set.label", label.as_ref().map(|_| "changed".to_owned())),
+        ("set.memory_type", memory_type.map(|memory_type| memory_type.name().to_owned())),
+        ("set.namespace", namespace.as_deref().map(short)),
+        ("set.decay_class", decay_class.map(|class| class.name().to_owned())),
+        ("set.is_pinned", flag(patch.is_pinned)),
+        ("set.is_locked", flag(patch.is_locked)),
+        ("set.is_flagged", flag(patch.is_flagged)),
+        ("set.min_heat", heat(patch.min_heat)),
+        ("set.current_heat", heat(patch.current_heat)),
+        ("set.tags", patch.details.tags.as_ref().map(|_| "changed".to_owned())),
+        ("set.metadata", patch.details.metadata.as_ref().map(|_| "changed".to_owned())),
+    ])
 }

@@ -1,14 +1,23 @@
-//! Rules for a change of the embedding model: vectors of the next model are added beside those in use,
+//! Commands for a change of the embedding model: vectors of the next model are added beside those in use,
 //! then one batch switches.
 
+use serde::{Deserialize, Serialize};
+
 use crate::change::Change;
+use crate::codec::bounded;
+use crate::decide::audit_entry::{Entry, texts};
 use crate::decide::context::{Decided, reject_if};
 use crate::decide::draft::Draft;
+use crate::decide::rule::{Class, ClusterAudit, ClusterRule};
+use crate::error::Result;
+use crate::model::audit::{AuditAction, short};
 use crate::model::cluster::{Cluster, Model};
 use crate::model::id::{MemoryId, TenantId};
-use crate::model::models::{EmbeddedMemory, FOLDER_BYTES_MAX, Models, NextModel, VectorPlace};
+use crate::model::models::{
+    EMBEDDED_MAX, EmbeddedMemory, FOLDER_BYTES_MAX, Models, NextModel, VectorPlace,
+};
 use crate::model::vector::Vector;
-use crate::reply::{Rejection, Reply};
+use crate::reply::Rejection;
 use crate::table::view::View;
 
 fn wrong<T>(reason: impl Into<String>) -> Decided<T> {
@@ -30,110 +39,196 @@ fn under_way(draft: &Draft) -> Decided<(VectorPlace, NextModel)> {
     }
 }
 
-pub(super) fn start(draft: &mut Draft, model: &Model, folder: &str) -> Decided<Reply> {
-    let (cluster, models) = (cluster(draft)?, draft.models()?);
-    if models.next.is_some() {
-        return wrong("a change of the model is under way: cancel it first");
-    }
-    if model.id == cluster.model.id {
-        return wrong("the cluster has this model already");
-    }
-    reject_if(folder.len() > FOLDER_BYTES_MAX, Rejection::TooLarge(FOLDER_BYTES_MAX))?;
-    let next = NextModel {
-        model: model.clone(),
-        folder: folder.to_owned(),
-        started_at: draft.now,
-        is_switching: false,
-        forced: false,
-        ready: Vec::new(),
-    };
-    draft.push(Change::ModelsPut(Models { next: Some(next), ..models }));
-    Ok(Reply::Done)
+/// Begins to change the embedding model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StartModelChange {
+    /// The new one.
+    pub model: Model,
+    /// Its folder on every node.
+    pub folder: String,
 }
 
-pub(super) fn cancel(draft: &mut Draft) -> Decided<Reply> {
-    let (place, _) = under_way(draft)?;
-    draft.push(Change::ModelsPut(Models { place, next: None }));
-    draft.push(Change::VectorsRemoved(place.other()));
-    Ok(Reply::Done)
+impl ClusterRule for StartModelChange {
+    type Reply = ();
+    const CLASS: Class = Class::Changes;
+    const AUDIT: ClusterAudit<Self> = Some(|_, draft, _| entry(draft));
+
+    fn decide(&self, draft: &mut Draft) -> Decided<()> {
+        let Self { model, folder } = self;
+        let (cluster, models) = (cluster(draft)?, draft.models()?);
+        if models.next.is_some() {
+            return wrong("a change of the model is under way: cancel it first");
+        }
+        if model.id == cluster.model.id {
+            return wrong("the cluster has this model already");
+        }
+        reject_if(folder.len() > FOLDER_BYTES_MAX, Rejection::TooLarge(FOLDER_BYTES_MAX))?;
+        let next = NextModel {
+            model: model.clone(),
+            folder: folder.clone(),
+            started_at: draft.now,
+            is_switching: false,
+            forced: false,
+            ready: Vec::new(),
+        };
+        draft.push(Change::ModelsPut(Models { next: Some(next), ..models }));
+        Ok(())
+    }
+}
+
+/// Gives up the change that is under way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CancelModelChange;
+
+impl ClusterRule for CancelModelChange {
+    type Reply = ();
+    const CLASS: Class = Class::Changes;
+    const AUDIT: ClusterAudit<Self> = Some(|_, draft, _| entry(draft));
+
+    fn decide(&self, draft: &mut Draft) -> Decided<()> {
+        let (place, _) = under_way(draft)?;
+        draft.push(Change::ModelsPut(Models { place, next: None }));
+        draft.push(Change::VectorsRemoved(place.other()));
+        Ok(())
+    }
 }
 
 /// Records that a node has loaded the next model.
-pub(super) fn report_ready(draft: &mut Draft, node: u64) -> Decided<Reply> {
-    let (place, mut next) = under_way(draft)?;
-    if !next.ready.contains(&node) {
-        next.ready.push(node);
-        draft.push(Change::ModelsPut(Models { place, next: Some(next) }));
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReportModelReady(pub u64);
+
+impl ClusterRule for ReportModelReady {
+    type Reply = ();
+    const CLASS: Class = Class::Background;
+    const AUDIT: ClusterAudit<Self> = None;
+
+    fn decide(&self, draft: &mut Draft) -> Decided<()> {
+        let node = self.0;
+        let (place, mut next) = under_way(draft)?;
+        if !next.ready.contains(&node) {
+            next.ready.push(node);
+            draft.push(Change::ModelsPut(Models { place, next: Some(next) }));
+        }
+        Ok(())
     }
-    Ok(Reply::Done)
 }
 
 /// Stores vectors of the next model. Leaves out memories that were deleted or have another text.
-pub(super) fn record(draft: &mut Draft, embedded: &[EmbeddedMemory]) -> Decided<Reply> {
-    let (place, next) = under_way(draft)?;
-    for EmbeddedMemory { tenant, id, label, vector } in embedded {
-        let is_next =
-            vector.model == next.model.id && vector.dimension() == next.model.dimension as usize;
-        reject_if(!is_next, Rejection::ModelMismatch)?;
-        let memory = draft.memory(*tenant, *id)?;
-        if memory.is_some_and(|memory| memory.label == *label) {
-            draft.push(vector_put(place.other(), *tenant, *id, vector.clone()));
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecordVectors(
+    #[serde(deserialize_with = "bounded::<EMBEDDED_MAX, _, _>")] pub Vec<EmbeddedMemory>,
+);
+
+impl ClusterRule for RecordVectors {
+    type Reply = ();
+    const CLASS: Class = Class::BackgroundAddsData;
+    const AUDIT: ClusterAudit<Self> = None;
+
+    fn decide(&self, draft: &mut Draft) -> Decided<()> {
+        let (place, next) = under_way(draft)?;
+        for EmbeddedMemory { tenant, id, label, vector } in &self.0 {
+            let is_next = vector.model == next.model.id
+                && vector.dimension() == next.model.dimension as usize;
+            reject_if(!is_next, Rejection::ModelMismatch)?;
+            let memory = draft.memory(*tenant, *id)?;
+            if memory.is_some_and(|memory| memory.label == *label) {
+                draft.push(vector_put(place.other(), *tenant, *id, vector.clone()));
+            }
         }
+        Ok(())
     }
-    Ok(Reply::Done)
 }
 
 /// Lets the switch not wait for members that have not loaded the model.
-pub(super) fn force_switch(draft: &mut Draft) -> Decided<Reply> {
-    let (place, mut next) = under_way(draft)?;
-    next.forced = true;
-    draft.push(Change::ModelsPut(Models { place, next: Some(next) }));
-    Ok(Reply::Done)
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ForceModelSwitch;
+
+impl ClusterRule for ForceModelSwitch {
+    type Reply = ();
+    const CLASS: Class = Class::Changes;
+    const AUDIT: ClusterAudit<Self> = Some(|_, draft, _| entry(draft));
+
+    fn decide(&self, draft: &mut Draft) -> Decided<()> {
+        let (place, mut next) = under_way(draft)?;
+        next.forced = true;
+        draft.push(Change::ModelsPut(Models { place, next: Some(next) }));
+        Ok(())
+    }
 }
 
 /// Rejects new texts from here on, until the switch. All present members must have the model, unless
 /// the operator has forced the switch: the others then stop.
-pub(super) fn begin_switch(draft: &mut Draft) -> Decided<Reply> {
-    let (place, mut next) = under_way(draft)?;
-    let cluster = cluster(draft)?;
-    let members = cluster.members.iter().filter(|member| !member.removed).map(|member| member.node);
-    let absent: Vec<String> = members
-        .filter(|node| !next.forced && !next.ready.contains(node))
-        .map(|node| node.to_string())
-        .collect();
-    if !absent.is_empty() {
-        return wrong(format!("nodes without the model: {}", absent.join(", ")));
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BeginModelSwitch;
+
+impl ClusterRule for BeginModelSwitch {
+    type Reply = ();
+    const CLASS: Class = Class::Background;
+    const AUDIT: ClusterAudit<Self> = None;
+
+    fn decide(&self, draft: &mut Draft) -> Decided<()> {
+        let (place, mut next) = under_way(draft)?;
+        let cluster = cluster(draft)?;
+        let members =
+            cluster.members.iter().filter(|member| !member.removed).map(|member| member.node);
+        let absent: Vec<String> = members
+            .filter(|node| !next.forced && !next.ready.contains(node))
+            .map(|node| node.to_string())
+            .collect();
+        if !absent.is_empty() {
+            return wrong(format!("nodes without the model: {}", absent.join(", ")));
+        }
+        if !next.is_switching {
+            next.is_switching = true;
+            draft.push(Change::ModelsPut(Models { place, next: Some(next) }));
+        }
+        Ok(())
     }
-    if !next.is_switching {
-        next.is_switching = true;
-        draft.push(Change::ModelsPut(Models { place, next: Some(next) }));
-    }
-    Ok(Reply::Done)
 }
 
 /// Accepts new texts again. A node that cannot load the model is no longer ready.
-pub(super) fn postpone_switch(draft: &mut Draft, unready: Option<u64>) -> Decided<Reply> {
-    let (place, before) = under_way(draft)?;
-    let mut next = NextModel { is_switching: false, ..before.clone() };
-    next.ready.retain(|node| Some(*node) != unready);
-    if next != before {
-        draft.push(Change::ModelsPut(Models { place, next: Some(next) }));
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PostponeModelSwitch(pub Option<u64>);
+
+impl ClusterRule for PostponeModelSwitch {
+    type Reply = ();
+    const CLASS: Class = Class::Background;
+    const AUDIT: ClusterAudit<Self> = None;
+
+    fn decide(&self, draft: &mut Draft) -> Decided<()> {
+        let unready = self.0;
+        let (place, before) = under_way(draft)?;
+        let mut next = NextModel { is_switching: false, ..before.clone() };
+        next.ready.retain(|node| Some(*node) != unready);
+        if next != before {
+            draft.push(Change::ModelsPut(Models { place, next: Some(next) }));
+        }
+        Ok(())
     }
-    Ok(Reply::Done)
 }
 
-/// Switches to the next model. Its submitter has found since [`begin_switch`] that all memories have
+/// Switches to the next model. Its submitter has found since [`BeginModelSwitch`] that all memories have
 /// its vectors.
-pub(super) fn switch(draft: &mut Draft, model: &Model) -> Decided<Reply> {
-    let (place, next) = under_way(draft)?;
-    if !next.is_switching || next.model != *model {
-        return wrong("the change of the model was cancelled, or has not come to its switch");
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SwitchModel(pub Model);
+
+impl ClusterRule for SwitchModel {
+    type Reply = ();
+    const CLASS: Class = Class::Background;
+    const AUDIT: ClusterAudit<Self> = None;
+
+    fn decide(&self, draft: &mut Draft) -> Decided<()> {
+        let model = &self.0;
+        let (place, next) = under_way(draft)?;
+        if !next.is_switching || next.model != *model {
+            return wrong("the change of the model was cancelled, or has not come to its switch");
+        }
+        let cluster = Cluster { model: next.model, ..cluster(draft)? };
+        draft.push(Change::ClusterPut(cluster));
+        draft.push(Change::VectorsRemoved(place));
+        draft.push(Change::ModelsPut(Models { place: place.other(), next: None }));
+        Ok(())
     }
-    let cluster = Cluster { model: next.model, ..cluster(draft)? };
-    draft.push(Change::ClusterPut(cluster));
-    draft.push(Change::VectorsRemoved(place));
-    draft.push(Change::ModelsPut(Models { place: place.other(), next: None }));
-    Ok(Reply::Done)
 }
 
 /// The vector of a memory in a place.
@@ -168,4 +263,16 @@ pub(super) fn check_vector(draft: &Draft, vector: &Vector) -> Decided<()> {
     });
     let is_switching = draft.models()?.next.is_some_and(|next| next.is_switching);
     reject_if(!is_current || is_switching, Rejection::ModelMismatch)
+}
+
+/// The next model, as the audit log shows it.
+fn entry(draft: &Draft) -> Result<Entry> {
+    let next = draft.models()?.next;
+    let next = next.as_ref();
+    let fields = texts([
+        ("name", next.map(|next| short(&next.model.name))),
+        ("folder", next.map(|next| short(&next.folder))),
+        ("forced", next.map(|next| next.forced.to_string())),
+    ]);
+    Ok(Entry::new(AuditAction::ModelChange, "next model", fields))
 }

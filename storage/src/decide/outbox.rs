@@ -1,11 +1,15 @@
-//! Rules of the outbox: webhook deliveries are enqueued in the batch of their firing, and every
+//! The outbox and its commands: webhook deliveries are enqueued in the batch of their firing, and every
 //! attempt is recorded. Sending is a background task of the leader.
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use crate::change::Change;
+use crate::codec::bounded;
 use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::draft::COMMAND_BYTES_MAX;
+use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::error::Result;
 use crate::index::triggers::CompiledTrigger;
 use crate::model::delivery::{
@@ -16,10 +20,12 @@ use crate::model::id::{Timestamp, TriggerId};
 use crate::model::journal::{DeliveryNext, EventKind, FiringResult};
 use crate::model::memory::MemoryRecord;
 use crate::model::trigger::{Firings, Trigger, TriggerEvent};
-use crate::reply::{Rejection, Reply};
+use crate::reply::{Rejection, ReplayedDeliveries};
 use crate::table::key::{Kind, prefix, timed_delivery_of};
 use crate::table::view::View;
 
+/// Most attempts of a command.
+const ATTEMPTS_MAX: usize = 500;
 /// Dead letters that one command examines.
 const EXAMINED_MAX: usize = 500;
 
@@ -65,17 +71,29 @@ pub(super) fn enqueue(
     Ok(FiringResult::Enqueued(id))
 }
 
-/// Records attempts, each once: an attempt that an earlier leader recorded is skipped.
-pub(super) fn record_attempts(context: &mut Context<'_>, attempts: &[Attempt]) -> Decided<Reply> {
-    for attempt in attempts {
-        if let Some(delivery) = context.draft.delivery(context.tenant, attempt.id)?
-            && matches!(delivery.stage, DeliveryStage::Pending(_))
-            && delivery.attempts + 1 == attempt.number
-        {
-            record(context, attempt, delivery)?;
+/// Records the outcomes of delivery attempts, each once: an attempt that an earlier leader recorded is
+/// skipped.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecordAttempts(
+    #[serde(deserialize_with = "bounded::<ATTEMPTS_MAX, _, _>")] pub Vec<Attempt>,
+);
+
+impl TenantRule for RecordAttempts {
+    type Reply = ();
+    const CLASS: Class = Class::Background;
+    const AUDIT: TenantAudit<Self> = None;
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<()> {
+        for attempt in &self.0 {
+            if let Some(delivery) = context.draft.delivery(context.tenant, attempt.id)?
+                && matches!(delivery.stage, DeliveryStage::Pending(_))
+                && delivery.attempts + 1 == attempt.number
+            {
+                record(context, attempt, delivery)?;
+            }
         }
+        Ok(())
     }
-    Ok(Reply::Done)
 }
 
 fn record(context: &mut Context<'_>, attempt: &Attempt, before: Delivery) -> Result<()> {
@@ -193,14 +211,23 @@ fn count_of<'a>(outbox: &'a mut Outbox, stage: &DeliveryStage) -> &'a mut u64 {
 }
 
 /// Makes a dead letter pending again. One that the key may not replay looks like none.
-pub(super) fn replay(context: &mut Context<'_>, id: DeliveryId) -> Decided<Reply> {
-    replay_one(context, id).map_err(|error| match error {
-        DecideError::Rejected(
-            Rejection::NotOwner | Rejection::NamespaceForbidden(_) | Rejection::NoSuch(_),
-        ) => Rejection::no_such("dead letter").into(),
-        error => error,
-    })?;
-    Ok(Reply::ReplayedDeliveries { count: 1, next: None, is_limited: false })
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReplayDelivery(pub DeliveryId);
+
+impl TenantRule for ReplayDelivery {
+    type Reply = ReplayedDeliveries;
+    const CLASS: Class = Class::Changes;
+    const AUDIT: TenantAudit<Self> = None;
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<ReplayedDeliveries> {
+        replay_one(context, self.0).map_err(|error| match error {
+            DecideError::Rejected(
+                Rejection::NotOwner | Rejection::NamespaceForbidden(_) | Rejection::NoSuch(_),
+            ) => Rejection::no_such("dead letter").into(),
+            error => error,
+        })?;
+        Ok(ReplayedDeliveries { count: 1, next: None, is_limited: false })
+    }
 }
 
 fn replay_one(context: &mut Context<'_>, id: DeliveryId) -> Decided<()> {
@@ -221,47 +248,54 @@ fn replay_one(context: &mut Context<'_>, id: DeliveryId) -> Decided<()> {
     Ok(())
 }
 
-/// Makes dead letters after `after` pending again, as many as one command may examine. Dead
+/// Makes all dead letters after this one pending again, as many as one command may examine. Dead
 /// letters of deleted triggers have no receiver and are removed.
-pub(super) fn replay_all(
-    context: &mut Context<'_>,
-    after: Option<DeadLetterCursor>,
-) -> Decided<Reply> {
-    let (mut count, mut is_limited, mut excluded) = (0, false, BTreeSet::new());
-    let mut examined = None;
-    let dead = context.draft.base.dead_letters(context.tenant, after, EXAMINED_MAX)?;
-    let mut next = dead.last().filter(|_| dead.len() == EXAMINED_MAX).copied();
-    let mark = context.draft.mark();
-    for (at, id) in dead {
-        if context.draft.is_past_soft_limit(mark) {
-            next = examined;
-            break;
-        }
-        examined = Some((at, id));
-        if excluded.contains(&id.trigger) {
-            continue;
-        }
-        match replay_one(context, id) {
-            Ok(()) => count += 1,
-            Err(DecideError::Rejected(Rejection::NoSuch(_))) => {
-                // An earlier command of this batch may have replayed or removed it.
-                let stage = DeliveryStage::DeadLettered(at);
-                let delivery = context.draft.delivery(context.tenant, id)?;
-                if delivery.is_some_and(|delivery| delivery.stage == stage) {
-                    put(context, id, stage, None)?;
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReplayDeliveries(pub Option<DeadLetterCursor>);
+
+impl TenantRule for ReplayDeliveries {
+    type Reply = ReplayedDeliveries;
+    const CLASS: Class = Class::Changes;
+    const AUDIT: TenantAudit<Self> = None;
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<ReplayedDeliveries> {
+        let after = self.0;
+        let (mut count, mut is_limited, mut excluded) = (0, false, BTreeSet::new());
+        let mut examined = None;
+        let dead = context.draft.base.dead_letters(context.tenant, after, EXAMINED_MAX)?;
+        let mut next = dead.last().filter(|_| dead.len() == EXAMINED_MAX).copied();
+        let mark = context.draft.mark();
+        for (at, id) in dead {
+            if context.draft.is_past_soft_limit(mark) {
+                next = examined;
+                break;
+            }
+            examined = Some((at, id));
+            if excluded.contains(&id.trigger) {
+                continue;
+            }
+            match replay_one(context, id) {
+                Ok(()) => count += 1,
+                Err(DecideError::Rejected(Rejection::NoSuch(_))) => {
+                    // An earlier command of this batch may have replayed or removed it.
+                    let stage = DeliveryStage::DeadLettered(at);
+                    let delivery = context.draft.delivery(context.tenant, id)?;
+                    if delivery.is_some_and(|delivery| delivery.stage == stage) {
+                        put(context, id, stage, None)?;
+                    }
                 }
+                Err(DecideError::Rejected(Rejection::TooMany { .. })) => {
+                    is_limited = true;
+                    excluded.insert(id.trigger);
+                }
+                // Dead letters that the key may not access stay.
+                Err(DecideError::Rejected(Rejection::NamespaceForbidden(_))) => {}
+                Err(DecideError::Rejected(Rejection::NotOwner)) => {
+                    excluded.insert(id.trigger);
+                }
+                Err(error) => return Err(error),
             }
-            Err(DecideError::Rejected(Rejection::TooMany { .. })) => {
-                is_limited = true;
-                excluded.insert(id.trigger);
-            }
-            // Dead letters that the key may not access stay.
-            Err(DecideError::Rejected(Rejection::NamespaceForbidden(_))) => {}
-            Err(DecideError::Rejected(Rejection::NotOwner)) => {
-                excluded.insert(id.trigger);
-            }
-            Err(error) => return Err(error),
         }
+        Ok(ReplayedDeliveries { count, next, is_limited })
     }
-    Ok(Reply::ReplayedDeliveries { count, next, is_limited })
 }

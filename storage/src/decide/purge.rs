@@ -1,47 +1,107 @@
-//! Rules of a purge: memories are deleted for good, with what the state tells of them.
+//! Commands of a purge: memories are deleted for good, with what the state tells of them.
+
+use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::command::TraceRows;
+use crate::codec::bounded;
+use crate::decide::audit_entry::{Entry, numbers};
+use crate::decide::bulk::{self, Outcomes, for_each};
 use crate::decide::context::{Context, Decided};
+use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::{memory, outbox};
-use crate::model::id::MemoryId;
-use crate::model::journal::{Event, JournalPart};
-use crate::model::receipt::{Receipt, WriteEffect};
-use crate::reply::Reply;
+use crate::error::Result;
+use crate::model::audit::{AuditAction, Fields};
+use crate::model::delivery::DeliveryId;
+use crate::model::id::{KeyId, MemoryId};
+use crate::model::journal::{Cursor, Event, JournalPart};
+use crate::model::receipt::{Receipt, ReceiptKey, WriteEffect};
 use crate::table::key::Key;
 use crate::table::view::View;
 
-/// Deletes a memory, also a locked one. The journal keeps no text of it.
-pub(super) fn purge(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> {
-    let present = context.existing(id)?;
-    memory::remove(context, &present, String::new())
+/// Most rows of each kind of which a command removes texts.
+pub const TRACES_MAX: usize = 300;
+
+/// Deletes several memories for good, also locked ones. The journal keeps no text of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PurgeMemories(pub Vec<MemoryId>);
+
+impl TenantRule for PurgeMemories {
+    type Reply = Outcomes;
+    const CLASS: Class = Class::Changes;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<Outcomes> {
+        for_each(context, &self.0, |context, id| {
+            let present = context.existing(id)?;
+            memory::remove(context, &present, String::new())
+        })
+    }
+}
+
+impl PurgeMemories {
+    fn audit(&self, _context: &Context<'_>, reply: Option<&Outcomes>) -> Result<Entry> {
+        let fields = reply.map_or_else(Fields::new, |reply| bulk::audited(&self.0, reply));
+        Ok(Entry::new(AuditAction::MemoryPurge, "memories", fields))
+    }
+}
+
+/// Rows that tell of memories.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceRows {
+    /// Events with texts.
+    #[serde(deserialize_with = "bounded::<TRACES_MAX, _, _>")]
+    pub events: Vec<Cursor>,
+    /// Deliveries.
+    #[serde(deserialize_with = "bounded::<TRACES_MAX, _, _>")]
+    pub deliveries: Vec<DeliveryId>,
+    /// Receipts.
+    #[serde(deserialize_with = "bounded::<TRACES_MAX, _, _>")]
+    pub receipts: Vec<(KeyId, ReceiptKey)>,
 }
 
 /// Removes deliveries and texts of events, and empties receipts: a repetition of their writes is
 /// rejected, so it does not bring a memory back.
-pub(super) fn remove_traces(context: &mut Context<'_>, rows: &TraceRows) -> Decided<Reply> {
-    let tenant = context.tenant;
-    for cursor in &rows.events {
-        for part in JournalPart::ALL {
-            let key = Key::event(tenant, part, *cursor);
-            if let Some(mut event) = context.draft.record::<Event>(&key)?
-                && event.remove_texts()
-            {
-                context.push(Change::EventReplaced(tenant, *cursor, event));
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RemoveTraces(pub TraceRows);
+
+impl TenantRule for RemoveTraces {
+    type Reply = ();
+    const CLASS: Class = Class::Changes;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<()> {
+        let (tenant, rows) = (context.tenant, &self.0);
+        for cursor in &rows.events {
+            for part in JournalPart::ALL {
+                let key = Key::event(tenant, part, *cursor);
+                if let Some(mut event) = context.draft.record::<Event>(&key)?
+                    && event.remove_texts()
+                {
+                    context.push(Change::EventReplaced(tenant, *cursor, event));
+                }
             }
         }
-    }
-    for id in &rows.deliveries {
-        if let Some(delivery) = context.draft.delivery(tenant, *id)? {
-            outbox::put(context, *id, delivery.stage, None)?;
+        for id in &rows.deliveries {
+            if let Some(delivery) = context.draft.delivery(tenant, *id)? {
+                outbox::put(context, *id, delivery.stage, None)?;
+            }
         }
-    }
-    for (owner, key) in &rows.receipts {
-        if let Some(receipt) = context.draft.receipt(tenant, *owner, *key)? {
-            let effect = WriteEffect::Memories(Vec::new());
-            let receipt = Receipt { body_hash: [0; 32], effect, ..receipt };
-            context.push(Change::ReceiptReplaced(tenant, *owner, *key, receipt));
+        for (owner, key) in &rows.receipts {
+            if let Some(receipt) = context.draft.receipt(tenant, *owner, *key)? {
+                let effect = WriteEffect::Memories(Vec::new());
+                let receipt = Receipt { body_hash: [0; 32], effect, ..receipt };
+                context.push(Change::ReceiptReplaced(tenant, *owner, *key, receipt));
+            }
         }
+        Ok(())
     }
-    Ok(Reply::Done)
+}
+
+impl RemoveTraces {
+    fn audit(&self, _context: &Context<'_>, reply: Option<&()>) -> Result<Entry> {
+        let TraceRows { events, deliveries, receipts } = &self.0;
+        let rows = events.len() + deliveries.len() + receipts.len();
+        let fields = reply.map_or_else(Fields::new, |()| numbers(&[("rows", rows)]));
+        Ok(Entry::new(AuditAction::MemoryPurge, "traces of memories", fields))
+    }
 }

@@ -1,8 +1,10 @@
-//! Rules of recall and feedback. The first results of a search are recalls, which raise the heat and
+//! Recall and feedback. The first results of a search are recalls, which raise the heat and
 //! stability of the memories, and the heat of their neighbours. Every node reports what its searches
 //! returned, at most ten times a second.
 
 use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
 use crate::decide::audit;
@@ -10,6 +12,7 @@ use crate::decide::context::{Context, Decided};
 use crate::decide::draft::{BATCH_BYTES, Draft, EVALUATIONS_MAX, MemoryEvent, Owners};
 use crate::decide::fire::fire;
 use crate::decide::reinforce::{outdated_heat, reinforce, strengthened};
+use crate::decide::rule::{Class, ClusterAudit, ClusterRule, TenantAudit, TenantRule};
 use crate::error::Result;
 use crate::model::analytics::{
     LastReports, RecallStats, Report, ReturnedMemory, TenantReport, Usage,
@@ -21,7 +24,7 @@ use crate::model::memory::{Memory, Signal};
 use crate::model::score::rounded;
 use crate::model::trigger::TriggerEvent;
 use crate::parts::EqualParts;
-use crate::reply::{FeedbackReply, Reply};
+use crate::reply::FeedbackReply;
 use crate::table::key::Key;
 use crate::table::view::View;
 
@@ -34,42 +37,53 @@ const RELEVANT_RETENTION: f64 = 0.5;
 /// Share of its heat that `irrelevant` leaves.
 const IRRELEVANT_REST: f64 = 0.3;
 
-/// Applies a node's report once: repeats of the same number change nothing.
-pub(super) fn record_report(draft: &mut Draft, report: &Report) -> Decided<Reply> {
-    let last: Option<LastReports> = draft.record(&Key::LastReport(report.node))?;
-    let mut last = last.unwrap_or_default();
-    if !last.add(report.boot, report.number) {
-        return Ok(Reply::Done);
-    }
-    let number =
-        |has: fn(&TenantReport) -> bool| report.tenants.iter().filter(|it| has(it)).count();
-    let with_firings = number(|it| !it.returned.is_empty());
-    let mut recalls = EqualParts::new(BATCH_BYTES, number(|it| !it.recalls.is_empty()));
-    let mut firings = FiringLimits {
-        bytes: EqualParts::new(FIRED_BYTES_MAX, with_firings),
-        evaluations: EqualParts::new(EVALUATIONS_MAX, with_firings),
-    };
-    let mut present = Vec::new();
-    for of_tenant in in_turn(&report.tenants, report.number) {
-        // The tenant may have been deleted meanwhile.
-        if draft.tenant_row(of_tenant.tenant)?.is_some() {
-            present.push(of_tenant);
+/// Counts the recalls of a node, and raises the heat of the recalled memories. Repeats of a report
+/// change nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecordReport(pub Report);
+
+impl ClusterRule for RecordReport {
+    type Reply = ();
+    const CLASS: Class = Class::Background;
+    const AUDIT: ClusterAudit<Self> = None;
+
+    fn decide(&self, draft: &mut Draft) -> Decided<()> {
+        let report = &self.0;
+        let last: Option<LastReports> = draft.record(&Key::LastReport(report.node))?;
+        let mut last = last.unwrap_or_default();
+        if !last.add(report.boot, report.number) {
+            return Ok(());
         }
+        let number =
+            |has: fn(&TenantReport) -> bool| report.tenants.iter().filter(|it| has(it)).count();
+        let with_firings = number(|it| !it.returned.is_empty());
+        let mut recalls = EqualParts::new(BATCH_BYTES, number(|it| !it.recalls.is_empty()));
+        let mut firings = FiringLimits {
+            bytes: EqualParts::new(FIRED_BYTES_MAX, with_firings),
+            evaluations: EqualParts::new(EVALUATIONS_MAX, with_firings),
+        };
+        let mut present = Vec::new();
+        for of_tenant in in_turn(&report.tenants, report.number) {
+            // The tenant may have been deleted meanwhile.
+            if draft.tenant_row(of_tenant.tenant)?.is_some() {
+                present.push(of_tenant);
+            }
+        }
+        // Those that need least come first. Those that need the same take turns.
+        present.sort_by_key(|of_tenant| of_tenant.recalls.len());
+        for of_tenant in &present {
+            let mut context = Context { draft, tenant: of_tenant.tenant, actor: None };
+            apply_recalls(&mut context, of_tenant, &mut recalls)?;
+            record_usage(&mut context, of_tenant)?;
+        }
+        // Last, since each firing checks the room that the command has left.
+        for of_tenant in present.into_iter().filter(|of_tenant| !of_tenant.returned.is_empty()) {
+            let mut context = Context { draft, tenant: of_tenant.tenant, actor: None };
+            fire_returned(&mut context, &of_tenant.returned, report.number, &mut firings)?;
+        }
+        draft.push(Change::LastReportPut(report.node, last));
+        Ok(())
     }
-    // Those that need least come first. Those that need the same take turns.
-    present.sort_by_key(|of_tenant| of_tenant.recalls.len());
-    for of_tenant in &present {
-        let mut context = Context { draft, tenant: of_tenant.tenant, actor: None };
-        apply_recalls(&mut context, of_tenant, &mut recalls)?;
-        record_usage(&mut context, of_tenant)?;
-    }
-    // Last, since each firing checks the room that the command has left.
-    for of_tenant in present.into_iter().filter(|of_tenant| !of_tenant.returned.is_empty()) {
-        let mut context = Context { draft, tenant: of_tenant.tenant, actor: None };
-        fire_returned(&mut context, &of_tenant.returned, report.number, &mut firings)?;
-    }
-    draft.push(Change::LastReportPut(report.node, last));
-    Ok(Reply::Done)
 }
 
 /// `all` in their order, from another one on in each report.
@@ -195,46 +209,58 @@ fn apply_recall(
 }
 
 /// Gives feedback: a signal changes the heat, stability and review flag of a memory.
-pub(super) fn give_feedback(
-    context: &mut Context<'_>,
-    id: MemoryId,
-    signal: Signal,
-) -> Decided<Reply> {
-    let present = context.existing(id)?;
-    let thermo = context.thermo()?;
-    let gain = thermo.profile(present.memory.memory_type).stability_gain;
-    let (heat, stability) = (present.heat, present.anchor.stability);
-    let (heat_after, stability_after) = match signal {
-        Signal::Relevant => {
-            (heat + RELEVANT_GAIN * (1.0 - heat), strengthened(stability, gain, RELEVANT_RETENTION))
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GiveFeedback {
+    /// The memory.
+    pub id: MemoryId,
+    /// What a caller reports.
+    pub signal: Signal,
+}
+
+impl TenantRule for GiveFeedback {
+    type Reply = FeedbackReply;
+    const CLASS: Class = Class::AddsData;
+    const AUDIT: TenantAudit<Self> = None;
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<FeedbackReply> {
+        let Self { id, signal } = *self;
+        let present = context.existing(id)?;
+        let thermo = context.thermo()?;
+        let gain = thermo.profile(present.memory.memory_type).stability_gain;
+        let (heat, stability) = (present.heat, present.anchor.stability);
+        let (heat_after, stability_after) = match signal {
+            Signal::Relevant => (
+                heat + RELEVANT_GAIN * (1.0 - heat),
+                strengthened(stability, gain, RELEVANT_RETENTION),
+            ),
+            Signal::Irrelevant => (heat * IRRELEVANT_REST, stability),
+            Signal::Outdated => (outdated_heat(&present, &thermo), stability),
+            Signal::Wrong => (heat, stability),
+        };
+        if signal != Signal::Wrong {
+            let (heat, stability) = (heat_after as f32, stability_after);
+            context.anchor(&present, Anchor { heat, stability, ..present.anchor })?;
         }
-        Signal::Irrelevant => (heat * IRRELEVANT_REST, stability),
-        Signal::Outdated => (outdated_heat(&present, &thermo), stability),
-        Signal::Wrong => (heat, stability),
-    };
-    if signal != Signal::Wrong {
-        let (heat, stability) = (heat_after as f32, stability_after);
-        context.anchor(&present, Anchor { heat, stability, ..present.anchor })?;
+        if rounded(heat_after) > rounded(heat) {
+            context.emit(TriggerEvent::Boost, id);
+        }
+        let memory = Memory {
+            is_flagged: present.memory.is_flagged || signal == Signal::Wrong,
+            updated_at: context.now(),
+            ..present.memory.clone()
+        };
+        context.append(id, &memory, EventKind::Feedback(signal));
+        context.put_memory(id, memory)?;
+        count_signal(context, &present.memory, signal)?;
+        let after = context.present(id)?;
+        Ok(FeedbackReply {
+            id,
+            heat_before: heat,
+            heat_after: after.as_ref().map_or(heat, |after| after.heat),
+            stability_before: stability,
+            stability_after,
+        })
     }
-    if rounded(heat_after) > rounded(heat) {
-        context.emit(TriggerEvent::Boost, id);
-    }
-    let memory = Memory {
-        is_flagged: present.memory.is_flagged || signal == Signal::Wrong,
-        updated_at: context.now(),
-        ..present.memory.clone()
-    };
-    context.append(id, &memory, EventKind::Feedback(signal));
-    context.put_memory(id, memory)?;
-    count_signal(context, &present.memory, signal)?;
-    let after = context.present(id)?;
-    Ok(Reply::Feedback(FeedbackReply {
-        id,
-        heat_before: heat,
-        heat_after: after.as_ref().map_or(heat, |after| after.heat),
-        stability_before: stability,
-        stability_after,
-    }))
 }
 
 fn count_signal(context: &mut Context<'_>, memory: &Memory, signal: Signal) -> Decided<()> {

@@ -1,30 +1,61 @@
-//! Rules of the decay tick: it evaluates the memories whose heat crossed a threshold since the last
+//! The decay tick: it evaluates the memories whose heat crossed a threshold since the last
 //! tick, and archives cold ones. A tick takes bounded steps; the state holds how far it is.
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::change::Change;
-use crate::command::BulkFilter;
+use crate::decide::audit_entry::{Entry, numbers};
+use crate::decide::bulk::BulkFilter;
 use crate::decide::context::{Context, Decided};
 use crate::decide::draft::BATCH_BYTES;
 use crate::decide::fire::fire;
 use crate::decide::memory;
+use crate::decide::rule::{Class, TenantAudit, TenantRule};
+use crate::error::Result;
+use crate::model::audit::{AuditAction, Fields};
 use crate::model::decay::{Decay, heat};
 use crate::model::id::Timestamp;
+use crate::model::journal::EventKind;
 use crate::model::memory::{MemoryRecord, MemoryType};
 use crate::model::retention::{RetentionAction, RetentionRule, RetentionSubject, deciding};
 use crate::model::tick::{Stage, Tick, TickStep};
 use crate::model::trigger::Trigger;
-use crate::reply::{Rejection, Reply};
+use crate::reply::{Progress, Rejection};
 use crate::search::{next_tick, thresholds};
 use crate::table::view::View;
 
 /// Most memories that one step evaluates or archives, if it finds them itself.
 const STEP_MAX: usize = 1_000;
 
-/// Takes one step of the tenant's tick, if one is due: `given`, if it fits the state. Replies
-/// `Partial` until the tick is done.
-pub(super) fn advance(context: &mut Context<'_>, given: Option<&TickStep>) -> Decided<Reply> {
+/// Takes the next step of the tenant's tick, if one is due. Without what it works on, it is found
+/// meanwhile. If the state has changed so that it does not fit, nothing happens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AdvanceTick(pub Option<Box<TickStep>>);
+
+impl TenantRule for AdvanceTick {
+    type Reply = Progress;
+    const CLASS: Class = Class::Background;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<Progress> {
+        advance(context, self.0.as_deref())
+    }
+}
+
+impl AdvanceTick {
+    /// The number of memories that it deleted.
+    fn audit(&self, context: &Context<'_>, _reply: Option<&Progress>) -> Result<Entry> {
+        let is_deletion = |change: &&Change| matches!(change, Change::EventAppended(_, event) if matches!(event.kind, EventKind::Deleted(_)));
+        let deleted = context.draft.changes_of_command().iter().filter(is_deletion).count();
+        let fields = if deleted > 0 { numbers(&[("deleted", deleted)]) } else { Fields::new() };
+        Ok(Entry::new(AuditAction::RetentionDelete, "memories", fields))
+    }
+}
+
+/// Takes one step of the tenant's tick, if one is due: `given`, if it fits the state.
+fn advance(context: &mut Context<'_>, given: Option<&TickStep>) -> Decided<Progress> {
     let tenant = context.tenant;
     let (Some(row), Some(last)) = (context.draft.tenant(tenant)?, context.draft.tick(tenant)?)
     else {
@@ -33,7 +64,7 @@ pub(super) fn advance(context: &mut Context<'_>, given: Option<&TickStep>) -> De
     // As of the state that is read: what this batch anchors is younger.
     let clock = context.draft.position.clock;
     let until = given.map_or(clock, |given| given.tick.until.min(clock));
-    let Some(mut tick) = next_tick(&last, &row, until) else { return Ok(Reply::Done) };
+    let Some(mut tick) = next_tick(&last, &row, until) else { return Ok(Progress::Done) };
     let (rules, thresholds) = (&row.retention, thresholds(&context.draft.triggers(tenant), &tick));
     let step = match given {
         None => context.draft.base.tick_step(tenant, &tick, thresholds, rules, STEP_MAX),
@@ -42,7 +73,7 @@ pub(super) fn advance(context: &mut Context<'_>, given: Option<&TickStep>) -> De
         {
             given.clone()
         }
-        Some(_) => return Ok(Reply::Partial),
+        Some(_) => return Ok(Progress::Partial),
     };
     context.draft.command.tick = Some(Arc::new(tick.clone()));
     tick.stage = match tick.stage {
@@ -54,9 +85,12 @@ pub(super) fn advance(context: &mut Context<'_>, given: Option<&TickStep>) -> De
     if tick.stage == Stage::Retaining(None) && rules.is_empty() {
         tick.stage = Stage::Done;
     }
-    let reply = if tick.stage == Stage::Done { Reply::Done } else { Reply::Partial };
+    let progress = match tick.stage {
+        Stage::Done => Progress::Done,
+        _ => Progress::Partial,
+    };
     context.push(Change::TickPut(tenant, tick));
-    Ok(reply)
+    Ok(progress)
 }
 
 /// Takes a step that is due before the first trigger on ticks is enabled. Ticks that find nothing

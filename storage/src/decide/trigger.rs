@@ -1,8 +1,14 @@
-//! Rules for creating, updating and deleting triggers. Firing is in `fire.rs`.
+//! Commands for triggers. Firing is in `fire.rs`.
+
+use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::context::{Context, Decided, reject_if};
+use crate::decide::audit_entry::{Entry, digest, texts};
+use crate::decide::context::{Context, DecideError, Decided, reject_if};
+use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::{outbox, tick};
+use crate::error::Result;
+use crate::model::audit::{AuditAction, Fields, short};
 use crate::model::id::{Timestamp, TriggerId};
 use crate::model::limits::Limit;
 use crate::model::trigger::{
@@ -10,14 +16,42 @@ use crate::model::trigger::{
     TriggerEvent, TriggerFilter,
 };
 use crate::patch::TriggerPatch;
-use crate::reply::{Rejection, Reply};
+use crate::reply::{Rejection, TriggerReply};
 use crate::table::key::Key;
 use crate::table::view::View;
 
 /// How long a replaced secret signs beside its successor.
 const RETIRING_MICROS: i64 = Timestamp::DAY_MICROS;
 
-pub(super) fn create(context: &mut Context<'_>, id: TriggerId, new: &Trigger) -> Decided<Reply> {
+/// Creates a trigger; the rule sets its number, owner and times.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CreateTrigger {
+    /// Its id.
+    pub id: TriggerId,
+    /// The trigger.
+    pub trigger: Box<Trigger>,
+}
+
+impl TenantRule for CreateTrigger {
+    type Reply = TriggerReply;
+    const CLASS: Class = Class::AddsData;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<TriggerReply> {
+        let trigger = create(context, self.id, &self.trigger)?;
+        Ok(reply(self.id, trigger, Firings::default()))
+    }
+}
+
+impl CreateTrigger {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&TriggerReply>) -> Result<Entry> {
+        let fields = row(context, self.id)?;
+        Ok(Entry::new(AuditAction::TriggerCreate, target(self.id), fields))
+    }
+}
+
+/// Creates a trigger of the acting key.
+pub(super) fn create(context: &mut Context<'_>, id: TriggerId, new: &Trigger) -> Decided<Trigger> {
     let triggers = context.draft.triggers(context.tenant);
     let limit = context.draft.limit(context.tenant, Limit::Triggers)?.unwrap_or(u64::MAX);
     let max = usize::try_from(limit).unwrap_or(TRIGGERS_MAX).min(TRIGGERS_MAX);
@@ -41,65 +75,110 @@ pub(super) fn create(context: &mut Context<'_>, id: TriggerId, new: &Trigger) ->
     };
     tick::advance_before(context, &trigger)?;
     context.push(Change::TriggerPut(context.tenant, id, trigger.clone()));
-    Ok(Reply::Trigger(id, Box::new(trigger), Firings::default()))
+    Ok(trigger)
 }
 
-pub(super) fn update(
-    context: &mut Context<'_>,
-    id: TriggerId,
-    patch: &TriggerPatch,
-) -> Decided<Reply> {
-    let tenant = context.tenant;
-    let trigger = context.modifiable_trigger(id)?;
-    if let Some(action) = &patch.action
-        && action.kind() != trigger.action.kind()
-    {
-        let kind = trigger.action.kind().name();
-        let reason = format!("the action of this trigger is {kind} and cannot change");
-        return Err(Rejection::WrongState(reason).into());
-    }
-    let mut firings = context.draft.firings(tenant, id)?;
-    if patch.reset_count && firings.count > 0 {
-        firings.count = 0;
-        context.push(Change::FiringsPut(tenant, id, firings));
-    }
-    let mut after = patched(&trigger, patch, context.now());
-    let is_admin = context.is_admin()?;
-    // A trigger without its owner's key does not fire: the key that updates it becomes its owner.
-    if let Some(owner) = trigger.owner
-        && context.draft.bytes(&Key::ApiKey(tenant, owner))?.is_none()
-        && (is_admin || !is_signed(&trigger.action))
-    {
-        after.owner = context.actor;
-    }
-    // A receiver trusts the secret: another key must not direct it to another receiver.
-    let changes_webhook =
-        matches!(after.action, TriggerAction::Webhook { .. }) && after.action != trigger.action;
-    let is_owner = after.owner == context.actor;
-    reject_if(changes_webhook && !is_owner && !is_admin, Rejection::NotOwner)?;
-    if after != trigger {
-        after.updated_at = context.now();
-        tick::advance_before(context, &after)?;
-        context.push(Change::TriggerPut(tenant, id, after.clone()));
-    }
-    Ok(Reply::Trigger(id, Box::new(after), firings))
+/// Changes a trigger.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UpdateTrigger {
+    /// The trigger.
+    pub id: TriggerId,
+    /// What changes.
+    pub patch: Box<TriggerPatch>,
 }
 
-/// A trigger as it is now.
-pub(super) fn reply(context: &Context<'_>, id: TriggerId) -> Decided<Reply> {
-    let trigger = context.modifiable_trigger(id)?;
-    let firings = context.draft.firings(context.tenant, id)?;
-    Ok(Reply::Trigger(id, Box::new(trigger), firings))
+impl TenantRule for UpdateTrigger {
+    type Reply = TriggerReply;
+    const CLASS: Class = Class::AddsData;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<TriggerReply> {
+        let (id, patch) = (self.id, &self.patch);
+        let tenant = context.tenant;
+        let trigger = context.modifiable_trigger(id)?;
+        if let Some(action) = &patch.action
+            && action.kind() != trigger.action.kind()
+        {
+            let kind = trigger.action.kind().name();
+            let reason = format!("the action of this trigger is {kind} and cannot change");
+            return Err(Rejection::WrongState(reason).into());
+        }
+        let mut firings = context.draft.firings(tenant, id)?;
+        if patch.reset_count && firings.count > 0 {
+            firings.count = 0;
+            context.push(Change::FiringsPut(tenant, id, firings));
+        }
+        let mut after = patched(&trigger, patch, context.now());
+        let is_admin = context.is_admin()?;
+        // A trigger without its owner's key does not fire: the key that updates it becomes its owner.
+        if let Some(owner) = trigger.owner
+            && context.draft.bytes(&Key::ApiKey(tenant, owner))?.is_none()
+            && (is_admin || !is_signed(&trigger.action))
+        {
+            after.owner = context.actor;
+        }
+        // A receiver trusts the secret: another key must not direct it to another receiver.
+        let changes_webhook =
+            matches!(after.action, TriggerAction::Webhook { .. }) && after.action != trigger.action;
+        let is_owner = after.owner == context.actor;
+        reject_if(changes_webhook && !is_owner && !is_admin, Rejection::NotOwner)?;
+        if after != trigger {
+            after.updated_at = context.now();
+            tick::advance_before(context, &after)?;
+            context.push(Change::TriggerPut(tenant, id, after.clone()));
+        }
+        Ok(reply(id, after, firings))
+    }
+}
+
+impl UpdateTrigger {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&TriggerReply>) -> Result<Entry> {
+        let fields = row(context, self.id)?;
+        Ok(Entry::new(AuditAction::TriggerChange, target(self.id), fields))
+    }
+}
+
+/// The reply to a repetition of what created or changed a trigger.
+pub(super) fn reply_to_repetition(context: &Context<'_>, id: TriggerId) -> Decided<TriggerReply> {
+    match context.modifiable_trigger(id) {
+        Ok(trigger) => Ok(reply(id, trigger, context.draft.firings(context.tenant, id)?)),
+        Err(DecideError::Rejected(Rejection::NoSuch(_))) => Ok(TriggerReply { id, now: None }),
+        Err(other) => Err(other),
+    }
+}
+
+fn reply(id: TriggerId, trigger: Trigger, firings: Firings) -> TriggerReply {
+    TriggerReply { id, now: Some((Box::new(trigger), firings)) }
 }
 
 /// Deletes a trigger and its pending deliveries. Its history stays in the journal.
-pub(super) fn delete(context: &mut Context<'_>, id: TriggerId) -> Decided<Reply> {
-    let trigger = context.modifiable_trigger(id)?;
-    if matches!(trigger.action, TriggerAction::Webhook { .. }) {
-        outbox::cancel(context, id)?;
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeleteTrigger(pub TriggerId);
+
+impl TenantRule for DeleteTrigger {
+    type Reply = ();
+    const CLASS: Class = Class::OnlyRemoves;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<()> {
+        let trigger = context.modifiable_trigger(self.0)?;
+        if matches!(trigger.action, TriggerAction::Webhook { .. }) {
+            outbox::cancel(context, self.0)?;
+        }
+        context.push(Change::TriggerRemoved(context.tenant, self.0));
+        Ok(())
     }
-    context.push(Change::TriggerRemoved(context.tenant, id));
-    Ok(Reply::Done)
+}
+
+impl DeleteTrigger {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&()>) -> Result<Entry> {
+        let fields = row(context, self.0)?;
+        Ok(Entry::new(AuditAction::TriggerDelete, target(self.0), fields))
+    }
+}
+
+fn target(id: TriggerId) -> String {
+    format!("trigger {id}")
 }
 
 fn is_signed(action: &TriggerAction) -> bool {
@@ -152,4 +231,57 @@ fn action(before: &TriggerAction, patch: &TriggerPatch, now: Timestamp) -> Trigg
         }
     }
     after
+}
+
+/// The values of a trigger that the audit log shows.
+fn row(context: &Context<'_>, id: TriggerId) -> Result<Fields> {
+    let Some(trigger) = context.draft.trigger(context.tenant, id)? else {
+        return Ok(Fields::new());
+    };
+    let Trigger { name, event, action, namespace, filter, max_fires, enabled, .. } = trigger;
+    let (url, secret) = match &action {
+        TriggerAction::Webhook { url, secret, .. } => {
+            (Some(address(url)), secret.as_ref().map(|secret| digest(&secret.0)))
+        }
+        _ => (None, None),
+    };
+    let parameter = match &action {
+        TriggerAction::Boost(strength) => Some(strength.to_string()),
+        TriggerAction::Tag(text) | TriggerAction::Notify(text) => {
+            text.as_deref().map(|text| digest(text.as_bytes()))
+        }
+        _ => None,
+    };
+    let count = context.draft.firings(context.tenant, id)?.count;
+    let description = Some(&trigger.description).filter(|text| !text.is_empty());
+    let description = description.map(|text| digest(text.as_bytes()));
+    let cooldown = Some(trigger.cooldown_seconds).filter(|seconds| *seconds > 0);
+    let pattern = filter.label_pattern.as_ref().map(|pattern| digest(pattern.as_bytes()));
+    Ok(texts([
+        ("name", Some(short(&name))),
+        ("owner", trigger.owner.map(|key| key.to_string())),
+        ("count", Some(count).filter(|count| *count > 0).map(|count| count.to_string())),
+        ("event", Some(event.name().to_owned())),
+        ("action", Some(action.kind().name().to_owned())),
+        ("url", url),
+        ("secret", secret),
+        ("action_parameter", parameter),
+        ("description", description),
+        ("namespace", namespace.as_deref().map(short)),
+        ("filter_namespace", filter.namespace.as_deref().map(short)),
+        ("filter_memory_type", filter.memory_type.map(|of| of.name().to_owned())),
+        ("filter_label_pattern", pattern),
+        ("filter_heat_below", filter.heat_below.map(|heat| heat.to_string())),
+        ("filter_heat_above", filter.heat_above.map(|heat| heat.to_string())),
+        ("cooldown_seconds", cooldown.map(|seconds| seconds.to_string())),
+        ("max_fires", max_fires.map(|max| max.to_string())),
+        ("enabled", Some(enabled.to_string())),
+    ]))
+}
+
+/// An address without the parts that may be secret. The digest tells two of one host apart.
+fn address(url: &str) -> String {
+    let host = url.split("://").nth(1).unwrap_or(url).split(['/', '?', '#']).next();
+    let host = host.unwrap_or_default().rsplit('@').next().unwrap_or_default();
+    format!("{} ({})", short(host), digest(url.as_bytes()))
 }

@@ -1,37 +1,61 @@
 //! Undoing a [fold](super::fold).
 
-use crate::command::BulkFilter;
+use serde::{Deserialize, Serialize};
+
+use crate::decide::audit_entry::Entry;
+use crate::decide::bulk::BulkFilter;
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::memory;
+use crate::decide::rule::{Class, TenantAudit, TenantRule};
+use crate::error::Result;
+use crate::model::audit::AuditAction;
 use crate::model::id::MemoryId;
-use crate::reply::{Rejection, Reply};
+use crate::reply::{Rejection, TouchedMemories};
 
 /// Deletes a memory, and restores those that it was folded from, as they were. At least one must
 /// exist: otherwise its text would be lost.
-pub(super) fn unfold(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> {
-    let folded = context.existing(id)?.memory;
-    let reason = "the memory was not folded from others".to_owned();
-    reject_if(folded.folded_from.is_empty(), Rejection::WrongState(reason))?;
-    let mut sources = Vec::new();
-    for source in &folded.folded_from {
-        let memory = context.memory(*source)?;
-        if memory.is_some_and(|memory| memory.namespace == folded.namespace) {
-            sources.push(*source);
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Unfold(pub MemoryId);
+
+impl TenantRule for Unfold {
+    /// Those that are restored.
+    type Reply = TouchedMemories;
+    const CLASS: Class = Class::AddsData;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<TouchedMemories> {
+        let id = self.0;
+        let folded = context.existing(id)?.memory;
+        let reason = "the memory was not folded from others".to_owned();
+        reject_if(folded.folded_from.is_empty(), Rejection::WrongState(reason))?;
+        let mut sources = Vec::new();
+        for source in &folded.folded_from {
+            let memory = context.memory(*source)?;
+            if memory.is_some_and(|memory| memory.namespace == folded.namespace) {
+                sources.push(*source);
+            }
         }
-    }
-    let reason = "none of the memories that it was folded from is in its namespace".to_owned();
-    reject_if(sources.is_empty(), Rejection::WrongState(reason))?;
-    memory::delete(context, id, &BulkFilter::default())?;
-    let mut restored = Vec::new();
-    for source in sources {
-        let Some(present) = context.present(source)? else { continue };
-        // What was in the cold tier before stays there, and so does what another one supersedes.
-        let was_hot = present.memory.archived_at >= Some(folded.created_at);
-        if present.memory.superseded_by.is_none() && was_hot {
-            let now = context.now();
-            context.move_to_hot_tier(&present, now, 0.0)?;
+        let reason = "none of the memories that it was folded from is in its namespace".to_owned();
+        reject_if(sources.is_empty(), Rejection::WrongState(reason))?;
+        memory::delete(context, id, &BulkFilter::default())?;
+        let mut restored = Vec::new();
+        for source in sources {
+            let present = context.written(source)?;
+            // What was in the cold tier before stays there, and so does what another one supersedes.
+            let was_hot = present.memory.archived_at >= Some(folded.created_at);
+            if present.memory.superseded_by.is_none() && was_hot {
+                let now = context.now();
+                context.move_to_hot_tier(&present, now, 0.0)?;
+            }
+            restored.push(context.written(source)?);
         }
-        restored.extend(context.present(source)?);
+        Ok(TouchedMemories::existing(restored))
     }
-    Ok(Reply::Memories(restored))
+}
+
+impl Unfold {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&TouchedMemories>) -> Result<Entry> {
+        let fields = memory::deleted_row(context, self.0)?;
+        Ok(Entry::new(AuditAction::MemoryDelete, format!("memory {}", self.0), fields))
+    }
 }

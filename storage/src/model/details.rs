@@ -41,7 +41,8 @@ impl Details {
 
     /// Bytes of all texts.
     pub fn size_bytes(&self) -> usize {
-        bytes(&self.tags, &self.metadata)
+        let metadata = self.metadata.iter().map(|(name, value)| name.len() + value.len());
+        self.tags.iter().map(String::len).sum::<usize>() + metadata.sum::<usize>()
     }
 
     /// Whether all parts of `required` are parts of these.
@@ -91,17 +92,6 @@ impl DetailsPatch {
         let metadata = self.metadata.clone().unwrap_or(before.metadata);
         Details { tags, metadata }.some()
     }
-
-    /// Bytes of all texts.
-    pub(crate) fn size_bytes(&self) -> usize {
-        let (tags, metadata) = (self.tags.as_deref(), self.metadata.as_deref());
-        bytes(tags.unwrap_or_default(), metadata.unwrap_or_default())
-    }
-}
-
-fn bytes(tags: &[String], metadata: &[MetadataEntry]) -> usize {
-    let metadata = metadata.iter().map(|(name, value)| name.len() + value.len());
-    tags.iter().map(String::len).sum::<usize>() + metadata.sum::<usize>()
 }
 
 #[cfg(test)]

@@ -304,14 +304,6 @@ impl AgentActivity {
     fn purged() -> Self {
         Self { action: "purged".into(), metadata: "{}".into(), ..Self::default() }
     }
-
-    pub(crate) fn size_bytes(&self) -> usize {
-        let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        self.action.len()
-            + optional(&self.target_id)
-            + optional(&self.target_label)
-            + self.metadata.len()
-    }
 }
 
 /// A firing as it is recorded.

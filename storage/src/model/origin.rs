@@ -38,12 +38,6 @@ impl Origin {
         terms
     }
 
-    /// Bytes of its names.
-    pub(crate) fn size_bytes(&self) -> usize {
-        let names = [&self.agent, &self.client, &self.tool];
-        names.into_iter().flatten().map(String::len).sum()
-    }
-
     /// Hashes of [`terms`](Self::terms).
     pub(crate) fn hashes(&self) -> Vec<WordHash> {
         self.terms().iter().map(|term| WordHash::of(term)).collect()

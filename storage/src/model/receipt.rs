@@ -63,11 +63,20 @@ impl Retention {
     }
 }
 
+/// A memory that a write touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TouchedId {
+    /// Its id.
+    pub id: MemoryId,
+    /// Whether the write was to create a memory that repeats this one.
+    pub is_duplicate: bool,
+}
+
 /// What a write did, as far as its repetition must return it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WriteEffect {
-    /// It created, changed or deleted these memories.
-    Memories(Vec<MemoryId>),
+    /// It touched these memories.
+    Memories(Vec<TouchedId>),
     /// It created or changed this trigger.
     Trigger(TriggerId),
     /// It did something else, to these memories, and had this encoded reply; empty if the reply was too

@@ -151,19 +151,6 @@ pub struct Trigger {
     pub updated_at: Timestamp,
 }
 
-impl Trigger {
-    pub(crate) fn size_bytes(&self) -> usize {
-        const FIXED: usize = 256;
-        let action = match &self.action {
-            TriggerAction::Notify(template) => template.as_ref().map_or(0, String::len),
-            TriggerAction::Webhook { url, .. } => url.len() + FIXED,
-            _ => 0,
-        };
-        let pattern = self.filter.label_pattern.as_ref().map_or(0, String::len);
-        FIXED + self.name.len() + self.description.len() + action + pattern
-    }
-}
-
 /// Conditions on the memory. All conditions that are set must hold.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TriggerFilter {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use storage::codec::Record;
+use storage::command::*;
 use storage::model::analytics::{Report, ReturnedMemory, TenantReport, Usage};
 use storage::model::api_key::NewApiKey;
 use storage::model::audit::KeyUse;
@@ -21,8 +22,8 @@ use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilte
 use storage::model::vector::{ModelId, Vector};
 use storage::model::words::words;
 use storage::{
-    Action, ApplyOutcome, Batch, CREATE_MAX, Command, DecideError, Draft, Entry, EntryBody,
-    NewMemory, NewTenant, Options, Reader, Rejection, Reply, SearchRequest, Writer, codec, decide,
+    Accepted, ApplyOutcome, Batch, CREATE_MAX, DecideError, Draft, Entry, EntryBody, NewMemory,
+    Options, Reader, Rejection, Reply, SearchRequest, Writer, codec, decide,
 };
 use tempfile::TempDir;
 
@@ -128,8 +129,8 @@ pub fn trigger(event: TriggerEvent, action: TriggerAction) -> Trigger {
 }
 
 /// A command of [`TENANT`].
-pub fn command(action: Action) -> Command {
-    Command { tenant: Some(TENANT), ..Command::background(action) }
+pub fn command(action: impl Into<TenantAction>) -> Command {
+    Command::of_tenant(TENANT, action)
 }
 
 /// A command or a reply as another node gets it.
@@ -148,29 +149,29 @@ pub fn bootstrap(dimension: usize) -> Command {
         release: Release::own(),
     };
     let (tenant, key_id, key) = ("default".into(), KeyId([0; 8]), api_key("admin", Role::Admin));
-    Command::background(Action::Bootstrap { cluster, tenant, key_id, key })
+    Command::of_cluster(Bootstrap { cluster, tenant, key_id, key })
 }
 
 /// Creates a tenant with an admin key.
 pub fn create_tenant(name: &str, tier: &str, key_id: KeyId) -> Command {
     let tenant = NewTenant { name: name.into(), tier: Some(tier.into()), limits: OwnLimits::new() };
     let key = api_key("admin", Role::Admin);
-    Command::background(Action::CreateTenant { tenant, key_id, key })
+    Command::of_cluster(CreateTenant { tenant, key_id, key })
 }
 
 /// Creates one memory.
 pub fn create(memory: NewMemory) -> Command {
-    command(Action::CreateMemories(vec![memory]))
+    command(CreateMemories(vec![memory]))
 }
 
 /// Creates a trigger.
 pub fn create_trigger(id: TriggerId, trigger: Trigger) -> Command {
-    command(Action::CreateTrigger(id, Box::new(trigger)))
+    command(CreateTrigger { id, trigger: Box::new(trigger) })
 }
 
 /// Changes one setting.
 pub fn configure(name: &str, value: f64) -> Command {
-    command(Action::UpdateSettings(vec![(name.into(), SettingValue::Number(value))]))
+    command(UpdateSettings(vec![(name.into(), SettingValue::Number(value))]))
 }
 
 /// Reports searches of [`TENANT`] on node 1, one of them with results.
@@ -208,7 +209,7 @@ pub fn report_uses(number: u64, uses: Vec<(KeyId, KeyUse)>) -> Command {
 /// A report of tenants.
 pub fn report_of(number: u64, tenants: Vec<TenantReport>) -> Command {
     let report = Report { node: 1, boot: 1, number, tenants };
-    Command::background(Action::RecordReport(report))
+    Command::of_cluster(RecordReport(report))
 }
 
 /// The state of one node, as leader or as follower. Times are in microseconds.
@@ -256,9 +257,19 @@ impl Engine {
 
     /// Decides commands into one batch at the time `now`.
     pub fn decide(&self, now: i64, commands: &[Command]) -> (Vec<Decision>, Batch) {
+        let (all, batch) = self.accepted(now, commands);
+        (all.into_iter().map(|one| one.map(|accepted| accepted.reply)).collect(), batch)
+    }
+
+    /// [`Self::decide`], with the notifications of triggers that fired.
+    pub fn accepted(
+        &self,
+        now: i64,
+        commands: &[Command],
+    ) -> (Vec<Result<Accepted, Rejection>>, Batch) {
         let mut draft = Draft::new(&self.reader, Timestamp(now));
         let decided = |command: &Command| match decide(&mut draft, &sent(command)) {
-            Ok(reply) => Ok(sent(&reply)),
+            Ok(accepted) => Ok(sent(&accepted)),
             Err(DecideError::Rejected(rejection)) => Err(rejection),
             Err(DecideError::Fault(fault)) => panic!("the state cannot be read: {fault}"),
         };
@@ -294,7 +305,7 @@ impl Engine {
         let memories: Vec<_> = memories.into_iter().collect();
         for batch in memories.chunks(20 * CREATE_MAX) {
             let chunks = batch.chunks(CREATE_MAX);
-            let creates = chunks.map(|chunk| command(Action::CreateMemories(chunk.to_vec())));
+            let creates = chunks.map(|chunk| command(CreateMemories(chunk.to_vec())));
             self.run(now, &creates.collect::<Vec<_>>());
         }
     }

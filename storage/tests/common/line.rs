@@ -65,42 +65,50 @@ impl Line {
     }
 
     pub fn command(&self) -> Command {
-        let action = match self.words[0].as_str() {
+        let action: TenantAction = match self.words[0].as_str() {
             "bootstrap" => return bootstrap(DIMENSION),
             "recall" => return self.report(),
-            "advance-clock" => return Command::background(Action::AdvanceClock),
-            "expire" => return Command::background(Action::Expire(TenantId(0))),
-            "verify" => return Command::background(Action::Verify),
-            "add-member" | "remove-member" => return Command::background(self.membership()),
-            "create" => Action::CreateMemories(vec![self.new_memory()]),
-            "update" => Action::UpdateMemory(self.id(), self.patch()),
-            "delete" => Action::DeleteMemory(self.id()),
-            "tick" => Action::AdvanceTick(None),
-            "restore" => Action::RestoreMemories(self.ids()),
+            "advance-clock" => return Command::of_cluster(AdvanceClock),
+            "expire" => return Command::of_cluster(Expire(TenantId(0))),
+            "verify" => return Command::of_cluster(Verify),
+            "add-member" | "remove-member" => return Command::of_cluster(self.membership()),
+            "create" => CreateMemories(vec![self.new_memory()]).into(),
+            "update" => UpdateMemory { id: self.id(), patch: self.patch() }.into(),
+            "delete" => DeleteMemory(self.id()).into(),
+            "tick" => AdvanceTick(None).into(),
+            "restore" => RestoreMemories(self.ids()).into(),
             "delete-each" => {
                 let (memory_type, namespace) = (self.memory_type(), self.get("namespace"));
-                Action::DeleteMemories(self.ids(), BulkFilter { memory_type, namespace })
+                DeleteMemories { ids: self.ids(), filter: BulkFilter { memory_type, namespace } }
+                    .into()
             }
-            "update-each" => Action::UpdateMemories(self.ids(), self.patch()),
-            "feedback" => Action::GiveFeedback(self.id(), by_name(&Signal::NAMED, &self.words[2])),
-            "relate" => Action::CreateEdge(self.edge()),
-            "supersede" => Action::Supersede { old: self.ids()[0], by: self.ids()[1] },
-            "unrelate" => Action::DeleteEdge(self.edge()),
-            "configure" => Action::UpdateSettings(self.changes()),
-            "trigger" => Action::CreateTrigger(self.trigger_id(), Box::new(self.trigger())),
+            "update-each" => UpdateMemories { ids: self.ids(), patch: self.patch() }.into(),
+            "feedback" => {
+                GiveFeedback { id: self.id(), signal: by_name(&Signal::NAMED, &self.words[2]) }
+                    .into()
+            }
+            "relate" => CreateEdge(self.edge()).into(),
+            "supersede" => Supersede { old: self.ids()[0], by: self.ids()[1] }.into(),
+            "unrelate" => DeleteEdge(self.edge()).into(),
+            "configure" => UpdateSettings(self.changes()).into(),
+            "trigger" => {
+                CreateTrigger { id: self.trigger_id(), trigger: Box::new(self.trigger()) }.into()
+            }
             // Each memory has a label of 36 kB.
-            "create-large" => Action::CreateMemories(self.large(self.words[1].parse().unwrap())),
+            "create-large" => CreateMemories(self.large(self.words[1].parse().unwrap())).into(),
             "trigger-update" => {
-                Action::UpdateTrigger(self.trigger_id(), Box::new(self.trigger_patch()))
+                UpdateTrigger { id: self.trigger_id(), patch: Box::new(self.trigger_patch()) }
+                    .into()
             }
-            "trigger-delete" => Action::DeleteTrigger(self.trigger_id()),
-            "attempt" => Action::RecordAttempts(vec![self.attempt()]),
-            "replay" if self.words.len() > 1 => Action::ReplayDelivery(self.delivery_id()),
-            "replay" => Action::ReplayDeliveries(None),
+            "trigger-delete" => DeleteTrigger(self.trigger_id()).into(),
+            "attempt" => RecordAttempts(vec![self.attempt()]).into(),
+            "replay" if self.words.len() > 1 => ReplayDelivery(self.delivery_id()).into(),
+            "replay" => ReplayDeliveries(None).into(),
             "key" => {
-                Action::CreateKey(key_id(&self.words[1]), api_key(&self.words[1], Role::Agent))
+                CreateKey { id: key_id(&self.words[1]), key: api_key(&self.words[1], Role::Agent) }
+                    .into()
             }
-            "key-delete" => Action::DeleteKey(key_id(&self.words[1])),
+            "key-delete" => DeleteKey(key_id(&self.words[1])).into(),
             other => panic!("no command {other}"),
         };
         let key = self.settings.get("key");
@@ -113,11 +121,11 @@ impl Line {
         Command { receipt, actor, ..command(action) }
     }
 
-    fn membership(&self) -> Action {
+    fn membership(&self) -> ClusterAction {
         let node = self.get("node").unwrap();
         match self.get("incarnation") {
-            Some(incarnation) => Action::AddMember { node, incarnation: [incarnation; 16] },
-            None => Action::RemoveMember(node),
+            Some(incarnation) => AddMember { node, incarnation: [incarnation; 16] }.into(),
+            None => RemoveMember(node).into(),
         }
     }
 

@@ -8,6 +8,7 @@ pub mod print;
 pub mod world;
 
 pub use engine::*;
+pub use storage::command::*;
 pub use storage::model::delivery::*;
 pub use storage::model::details::{Details, DetailsPatch};
 pub use storage::model::id::*;
@@ -18,7 +19,7 @@ pub use storage::model::thermo::{SettingValue, Thermo};
 pub use storage::model::trigger::*;
 pub use storage::model::vector::*;
 pub use storage::{
-    Action, ApplyOutcome, Batch, BulkFilter, Change, Command, CompiledTrigger, EdgeRef, Filter,
-    HotRequest, ListRequest, MemoryPatch, NewMemory, Options, Reader, Rejection, Reply,
-    SearchRequest, Signal, TierFilter, TriggerPatch, View, codec,
+    Accepted, ApplyOutcome, Batch, Change, CompiledTrigger, Filter, HotRequest, ListRequest,
+    MemoryPatch, NewMemory, Options, Progress, Reader, Rejection, Reply, SearchRequest, Signal,
+    TierFilter, TriggerPatch, View, codec,
 };

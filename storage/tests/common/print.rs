@@ -1,12 +1,14 @@
 //! Prints the reply and the changes of a command for the golden scripts.
 
-use storage::Touched;
 use storage::model::cluster::Member;
 use storage::model::edge::Edge;
 use storage::model::limits::Tenancy;
-use storage::model::receipt::WriteEffect;
+use storage::model::receipt::{Receipt, WriteEffect};
 use storage::model::score::{Factors, rounded};
 use storage::model::tick::Tick;
+use storage::{
+    EdgeReply, KeyReply, Touched, TouchedMemories, TouchedMemory, TriggerReply, VerifyMark,
+};
 
 use crate::common::*;
 
@@ -93,46 +95,74 @@ pub fn memory_text(record: &MemoryRecord) -> String {
     text
 }
 
-pub fn outcome(decision: &Decision) -> String {
+pub fn outcome(decision: &Result<Accepted, Rejection>) -> String {
+    let one = |notification: &Notification| {
+        format!("; {} notifies {:?}", notification.trigger_name, notification.message)
+    };
     match decision {
-        Ok(Reply::Memories(memories)) => format!("done: {}", list(memories, memory_text)),
-        Ok(Reply::Deleted(id)) => format!("deleted {}", name(*id)),
-        Ok(Reply::Settings(_)) => "configured".into(),
-        Ok(Reply::Bulk(results)) => {
-            list(results, |result| outcome(&result.clone().map(|()| Reply::Done)))
+        Ok(accepted) => {
+            reply_text(&accepted.reply)
+                + &accepted.notifications.iter().map(one).collect::<String>()
         }
-        Ok(Reply::Feedback(feedback)) => format!(
+        Err(rejection) => rejection_text(rejection),
+    }
+}
+
+fn rejection_text(rejection: &Rejection) -> String {
+    format!("rejected: {rejection}")
+}
+
+fn touched_text(touched: &TouchedMemory) -> String {
+    let id = name(touched.id);
+    let text = match &touched.now {
+        Touched::Memory(record) => memory_text(record),
+        Touched::Deleted => format!("{id} is removed"),
+        Touched::TooLong => format!("{id} is too long"),
+    };
+    if touched.is_duplicate { format!("{text} (a duplicate)") } else { text }
+}
+
+fn reply_text(reply: &Reply) -> String {
+    match reply {
+        Reply::Memories(TouchedMemories { replay_of, memories }) => {
+            let texts = list(memories, touched_text);
+            match (replay_of, &memories[..]) {
+                (Some(_), _) => format!("replayed: {texts}"),
+                (None, [TouchedMemory { id, now: Touched::Deleted, .. }]) => {
+                    format!("deleted {}", name(*id))
+                }
+                (None, _) => format!("done: {texts}"),
+            }
+        }
+        Reply::Settings(_) => "configured".into(),
+        Reply::Bulk(results) => list(results, |result| match result {
+            Ok(()) => "done".into(),
+            Err(rejection) => rejection_text(rejection),
+        }),
+        Reply::Feedback(feedback) => format!(
             "heat {:.4} to {:.4}, stability {} to {}",
             feedback.heat_before,
             feedback.heat_after,
             feedback.stability_before,
             feedback.stability_after
         ),
-        Ok(Reply::ApiKey(_, key)) => format!("key {} has role {}", key.name, key.role.name()),
-        Ok(Reply::Edge { edge, is_new }) => edge_text(edge) + if *is_new { " is new" } else { "" },
-        Ok(Reply::Replayed { memories, .. }) => {
-            let one = |(id, touched): &(_, Touched)| match touched {
-                Touched::Memory(record) => memory_text(record),
-                Touched::Deleted => format!("{} is removed", name(*id)),
-                Touched::TooLong => format!("{} is too long", name(*id)),
-            };
-            format!("replayed: {}", list(memories, one))
+        Reply::ApiKey(KeyReply { key, .. }) => {
+            format!("key {} has role {}", key.name, key.role.name())
         }
-        Ok(Reply::Trigger(id, row, firings)) => {
+        Reply::Edge(EdgeReply { edge, is_new }) => {
+            edge_text(edge) + if *is_new { " is new" } else { "" }
+        }
+        Reply::Trigger(TriggerReply { id, now: Some((row, firings)) }) => {
             let off = if row.enabled { "" } else { ", disabled" };
             format!("trigger {} has fired {} times{off}", trigger(*id), firings.count)
         }
-        Ok(Reply::ReplayedTriggerGone(id)) => format!("trigger {} is removed", trigger(*id)),
-        Ok(Reply::ReplayedDeliveries { count, .. }) => format!("{count} replayed"),
-        Ok(Reply::WithNotifications(reply, notifications)) => {
-            let one = |notification: &Notification| {
-                format!("; {} notifies {:?}", notification.trigger_name, notification.message)
-            };
-            outcome(&Ok((**reply).clone())) + &notifications.iter().map(one).collect::<String>()
+        Reply::Trigger(TriggerReply { id, now: None }) => {
+            format!("trigger {} is removed", trigger(*id))
         }
-        Ok(Reply::VerifyMark(number)) => format!("marked {number}"),
-        Ok(other) => variant(other).to_lowercase(),
-        Err(rejection) => format!("rejected: {rejection}"),
+        Reply::ReplayedDeliveries(replayed) => format!("{} replayed", replayed.count),
+        Reply::VerifyMark(VerifyMark(number)) => format!("marked {number}"),
+        Reply::Progress(progress) => variant(progress).to_lowercase(),
+        other => variant(other).to_lowercase(),
     }
 }
 
@@ -185,15 +215,7 @@ pub fn change_text(change: &Change) -> String {
         }
         Change::VectorPut(_, id, _) => format!("vector of {}", name(*id)),
         Change::MemoryRemoved(_, id) => format!("memory {} is removed", name(*id)),
-        Change::ReceiptPut(_, _, key, receipt) => {
-            let effect = match &receipt.effect {
-                WriteEffect::Memories(ids) => ids.iter().map(|id| name(*id)).collect(),
-                WriteEffect::Trigger(id) => format!("trigger {}", trigger(*id)),
-                WriteEffect::Reply(..) => "a reply".to_owned(),
-            };
-            let retention = variant(&receipt.retention).to_lowercase();
-            format!("receipt {} for one {retention}: {effect}", char::from(key[0]))
-        }
+        Change::ReceiptPut(_, _, key, receipt) => receipt_text(key[0], receipt),
         Change::ReceiptsRemoved(_, _, retention, removed) => {
             let keys: String = removed.iter().map(|(_, key)| char::from(key[0])).collect();
             format!("receipts {keys} for one {} are removed", variant(retention).to_lowercase())
@@ -340,4 +362,17 @@ fn trigger_change_text(change: &Change) -> String {
         Change::DeliveryRemoved(_, id, _) => format!("delivery {} is removed", delivery(*id)),
         other => variant(other),
     }
+}
+
+fn receipt_text(key: u8, receipt: &Receipt) -> String {
+    let effect = match &receipt.effect {
+        WriteEffect::Memories(all) => list(all, |touched| {
+            let duplicate = if touched.is_duplicate { " (a duplicate)" } else { "" };
+            format!("{}{duplicate}", name(touched.id))
+        }),
+        WriteEffect::Trigger(id) => format!("trigger {}", trigger(*id)),
+        WriteEffect::Reply(..) => "a reply".to_owned(),
+    };
+    let retention = variant(&receipt.retention).to_lowercase();
+    format!("receipt {} for one {retention}: {effect}", char::from(key))
 }

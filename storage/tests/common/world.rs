@@ -133,9 +133,9 @@ impl World {
                         metadata: None,
                     },
                 };
-                command(Action::UpdateMemory(id, patch))
+                command(UpdateMemory { id, patch })
             }
-            8..=9 => command(Action::DeleteMemory(id)),
+            8..=9 => command(DeleteMemory(id)),
             _ => self.warming(random, &ids, id),
         }
     }
@@ -144,14 +144,14 @@ impl World {
     pub fn warming(&mut self, random: &mut Random, ids: &[MemoryId], id: MemoryId) -> Command {
         let other = if ids.is_empty() { id } else { random.pick(ids) };
         match random.below(5) {
-            0 => command(Action::AdvanceTick(None)),
-            1 => command(Action::GiveFeedback(id, random.pick(&Signal::ALL))),
-            2 if other != id => command(Action::CreateEdge(EdgeRef {
+            0 => command(AdvanceTick(None)),
+            1 => command(GiveFeedback { id, signal: random.pick(&Signal::ALL) }),
+            2 if other != id => command(CreateEdge(EdgeRef {
                 source: id,
                 target: other,
                 relation: random.pick(&["uses", "needs"]).into(),
             })),
-            3 => command(Action::RestoreMemories(vec![id, other])),
+            3 => command(RestoreMemories(vec![id, other])),
             _ => {
                 self.next += 1;
                 let usage = Usage { requests: 3, ..Usage::default() };
@@ -177,18 +177,21 @@ impl World {
             return if *body == receipt.body_hash[0] { "replayed" } else { "key reused" };
         }
         let is_absent = |id| !self.memories.contains_key(id);
-        match &command.action {
-            Action::UpdateMemory(id, _)
-            | Action::DeleteMemory(id)
-            | Action::GiveFeedback(id, _)
+        let Action::Tenant(_, action) = &command.action else { return "done" };
+        match action {
+            TenantAction::UpdateMemory(UpdateMemory { id, .. })
+            | TenantAction::DeleteMemory(DeleteMemory(id))
+            | TenantAction::GiveFeedback(GiveFeedback { id, .. })
                 if is_absent(id) =>
             {
                 "not found"
             }
-            Action::CreateEdge(edge) if is_absent(&edge.source) || is_absent(&edge.target) => {
+            TenantAction::CreateEdge(CreateEdge(edge))
+                if is_absent(&edge.source) || is_absent(&edge.target) =>
+            {
                 "not found"
             }
-            Action::CreateMemories(new) => {
+            TenantAction::CreateMemories(CreateMemories(new)) => {
                 let new = &new[0];
                 let anchor = Anchor::fresh(new.initial_heat, now);
                 let text_for_vector = new.label.clone();
@@ -200,12 +203,14 @@ impl World {
                 }
                 "done"
             }
-            Action::UpdateMemory(id, patch) => {
+            TenantAction::UpdateMemory(UpdateMemory { id, patch }) => {
                 update(self.memories.get_mut(id).unwrap(), patch, now);
                 "done"
             }
-            Action::DeleteMemory(id) if self.memories[id].memory.is_locked => "locked",
-            Action::DeleteMemory(id) => {
+            TenantAction::DeleteMemory(DeleteMemory(id)) => {
+                if self.memories[id].memory.is_locked {
+                    return "locked";
+                }
                 self.memories.remove(id);
                 "deleted"
             }

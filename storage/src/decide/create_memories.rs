@@ -1,0 +1,109 @@
+//! Creates memories.
+
+use serde::{Deserialize, Serialize};
+
+use crate::change::Change;
+use crate::codec::bounded;
+use crate::decide::context::{Context, Decided, reject_if};
+use crate::decide::counted::Counted;
+use crate::decide::reinforce::reinforce;
+use crate::decide::rule::{Class, TenantAudit, TenantRule};
+use crate::decide::{duplicate, edge, fold, models};
+use crate::model::duplicate::OnDuplicate;
+use crate::model::heat::Anchor;
+use crate::model::journal::EventKind;
+use crate::model::limits::Limit;
+use crate::model::memory::{Memory, MemoryRecord};
+use crate::model::trigger::TriggerEvent;
+use crate::new_memory::{CREATE_MAX, NewMemory};
+use crate::reply::{Rejection, Touched, TouchedMemories, TouchedMemory};
+
+/// Creates memories, all or none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CreateMemories(
+    #[serde(deserialize_with = "bounded::<CREATE_MAX, _, _>")] pub Vec<NewMemory>,
+);
+
+impl TenantRule for CreateMemories {
+    type Reply = TouchedMemories;
+    const CLASS: Class = Class::AddsData;
+    const AUDIT: TenantAudit<Self> = None;
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<TouchedMemories> {
+        let mut memories = Vec::with_capacity(self.0.len());
+        for (at, new) in self.0.iter().enumerate() {
+            let at = (self.0.len() > 1).then_some(at);
+            memories.push(create(context, new, at)?);
+        }
+        Ok(TouchedMemories { replay_of: None, memories })
+    }
+}
+
+/// Creates a memory, the one `at` this place of the request, unless it repeats another one.
+fn create(context: &mut Context<'_>, new: &NewMemory, at: Option<usize>) -> Decided<TouchedMemory> {
+    context.check_access(&new.namespace)?;
+    reject_if(context.memory(new.id)?.is_some(), Rejection::IdTaken)?;
+    models::check_vector(context.draft, &new.vector)?;
+    let duplicate = present_duplicate(context, new, at)?;
+    let is_duplicate = duplicate.is_some();
+    let record = match duplicate {
+        Some(present) => present,
+        None => create_one(context, new)?,
+    };
+    if let Some(old) = new.supersedes.filter(|old| *old != record.id) {
+        edge::supersede(context, old, record.id)?;
+    }
+    let record = match &new.folds[..] {
+        [] => record,
+        sources => fold::fold(context, &record, sources)?,
+    };
+    Ok(TouchedMemory { id: record.id, is_duplicate, now: Touched::Memory(Box::new(record)) })
+}
+
+/// The memory that a new one, the one `at` this place of the request, repeats: recalled, if it is not
+/// to be created a second time.
+fn present_duplicate(
+    context: &mut Context<'_>,
+    new: &NewMemory,
+    at: Option<usize>,
+) -> Decided<Option<MemoryRecord>> {
+    let duplicates = context.thermo()?.duplicates;
+    let action = new.on_duplicate.unwrap_or(duplicates.on_duplicate);
+    if action == OnDuplicate::Allow {
+        return Ok(None);
+    }
+    let Some(present) = duplicate::find(context, new, &duplicates)? else { return Ok(None) };
+    reject_if(action == OnDuplicate::Reject, Rejection::Duplicate { present: present.id, at })?;
+    let id = present.id;
+    if duplicate::is_echo(&present, &duplicates, context.now()) {
+        context.count_echo(present.memory.memory_type)?;
+    } else {
+        reinforce(context, present, 1)?;
+    }
+    Ok(context.present(id)?)
+}
+
+fn create_one(context: &mut Context<'_>, new: &NewMemory) -> Decided<MemoryRecord> {
+    let (tenant, now) = (context.tenant, context.now());
+    let duplicates = context.thermo()?.duplicates;
+    let echo_of = match &new.folds[..] {
+        [] => duplicate::echoed(context, new, &duplicates)?,
+        _ => None,
+    };
+    if echo_of.is_some() {
+        context.count_echo(new.memory_type)?;
+    }
+    let memory = Memory { echo_of, ..new.memory(now) };
+    let bytes = memory.stored_bytes() + new.vector.size_bytes() as u64;
+    context.check_limit((Limit::Memories, Counted::Memories), 1)?;
+    context.check_limit((Limit::Bytes, Counted::Bytes), bytes)?;
+    context.add_bytes(0, bytes);
+    let anchor = Anchor::fresh(new.initial_heat, now);
+    context.push(Change::MemoryPut(tenant, new.id, memory.clone()));
+    context.push(Change::AnchorPut(tenant, new.id, anchor));
+    models::put(context.draft, tenant, new.id, &new.vector)?;
+    context.append(new.id, &memory, EventKind::Created);
+    context.emit(TriggerEvent::Store, new.id);
+    edge::create_suggested(context, new)?;
+    Ok(MemoryRecord { id: new.id, memory, anchor, heat: f64::from(anchor.heat) })
+}
