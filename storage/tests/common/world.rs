@@ -89,14 +89,25 @@ impl World {
         heat(&naive.anchor, Decay::of(&naive.memory, &Thermo::default()), now)
     }
 
-    pub fn command(&mut self, random: &mut Random) -> Command {
+    /// The id of a memory, or sometimes of none.
+    fn id(&self, random: &mut Random) -> MemoryId {
         let ids: Vec<MemoryId> = self.memories.keys().copied().collect();
-        let id = if ids.is_empty() || random.chance(5) {
-            MemoryId([0xff; 16])
-        } else {
-            random.pick(&ids)
-        };
-        match random.below(14) {
+        if ids.is_empty() || random.chance(5) { MemoryId([0xff; 16]) } else { random.pick(&ids) }
+    }
+
+    /// Any command.
+    pub fn command(&mut self, random: &mut Random) -> Command {
+        if random.below(14) < 10 {
+            return self.modelled(random);
+        }
+        let (id, other) = (self.id(random), self.id(random));
+        self.warming(random, id, other)
+    }
+
+    /// A command whose effect the model computes.
+    pub fn modelled(&mut self, random: &mut Random) -> Command {
+        let id = self.id(random);
+        match random.below(10) {
             0..=4 => {
                 self.next += 1;
                 // Ids come from several nodes, so they are not in order.
@@ -135,14 +146,12 @@ impl World {
                 };
                 command(UpdateMemory { id, patch })
             }
-            8..=9 => command(DeleteMemory(id)),
-            _ => self.warming(random, &ids, id),
+            _ => command(DeleteMemory(id)),
         }
     }
 
     /// A command whose effect the model copies from the engine: see [`World::copy_from`].
-    pub fn warming(&mut self, random: &mut Random, ids: &[MemoryId], id: MemoryId) -> Command {
-        let other = if ids.is_empty() { id } else { random.pick(ids) };
+    pub fn warming(&mut self, random: &mut Random, id: MemoryId, other: MemoryId) -> Command {
         match random.below(5) {
             0 => command(AdvanceTick(None)),
             1 => command(GiveFeedback { id, signal: random.pick(&Signal::ALL) }),
