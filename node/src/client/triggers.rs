@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use storage::model::trigger::{TriggerActionKind, TriggerEvent};
 
 use crate::client::access::Client;
 use crate::client::connection::{Connection, fields, parse};
@@ -46,9 +47,11 @@ enum Command {
 /// A new trigger.
 #[derive(Args)]
 struct Create {
-    /// on_store, on_boost, on_relate, on_recall, on_decay or on_threshold
+    /// What it waits for
+    #[arg(value_parser = TriggerEvent::NAMED.map(|(name, _)| name))]
     event: String,
-    /// notify, boost, pin, deprecate, tag, webhook
+    /// What it does then
+    #[arg(value_parser = TriggerActionKind::NAMED.map(|(name, _)| name))]
     action: String,
     #[arg(long)]
     name: Option<String>,

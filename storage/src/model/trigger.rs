@@ -49,7 +49,10 @@ named_enum! {
 impl TriggerEvent {
     /// Whether a tick causes it.
     pub(crate) fn is_of_ticks(self) -> bool {
-        matches!(self, Self::Decay | Self::Threshold)
+        match self {
+            Self::Decay | Self::Threshold => true,
+            Self::Store | Self::Recall | Self::Boost | Self::Relate => false,
+        }
     }
 }
 

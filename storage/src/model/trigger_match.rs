@@ -212,8 +212,8 @@ impl Trigger {
         // "Above the bound" is "not below the next step of 1e-6".
         let above = heat_above.filter(|_| self.event == TriggerEvent::Threshold);
         let above = above.map(|bound| rounded(bound + 1e-6));
-        let is_of_tick = matches!(self.event, TriggerEvent::Decay | TriggerEvent::Threshold);
-        let thresholds = if self.enabled && is_of_tick { [heat_below, above] } else { [None; 2] };
+        let is_used = self.enabled && self.event.is_of_ticks();
+        let thresholds = if is_used { [heat_below, above] } else { [None; 2] };
         thresholds.into_iter().flatten()
     }
 }
