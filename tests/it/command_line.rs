@@ -119,6 +119,10 @@ async fn administrators_manage_keys_and_triggers() {
     scout.set("HEARTH_API_KEY", &key);
     let usage = scout.text(&["usage"]);
     assert!(usage.contains("scout, reader") && usage.contains("0, unlimited"), "{usage}");
+    let rule = json!({"agent_id": "scout", "namespace": "closed", "policy": "deny"});
+    let rule = cluster.post("/namespaces/acl", &rule).await;
+    assert!(scout.text(&["usage"]).contains("not shown to this key"));
+    cluster.delete(&format!("/namespaces/acl/{}", id(&rule))).await;
     let (code, reason) = scout.failure(&["add", "x"]);
     assert_eq!((code, reason.contains("may read only")), (4, true), "{reason}");
     let listed = shell.json(&["keys"]);

@@ -30,7 +30,8 @@ struct Org {
     plan_tier: String,
     nodes_limit: Option<u64>,
     max_seats: Option<u64>,
-    seats_used: u64,
+    /// `None` for a key that may not know.
+    seats_used: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -51,13 +52,15 @@ impl Usage {
         }
         let (identity, org): (Identity, Org) = (parse(identity)?, parse(org)?);
         let storage: Storage = parse(storage)?;
+        let not_shown = || "not shown to this key".to_owned();
+        let keys = org.seats_used.map_or_else(not_shown, |used| of(used, org.max_seats));
         let key = format!("{}, {}", identity.agent_label, identity.role);
         print_fields(&[
             ("tenant", format!("{}, {}, tier {}", org.tenant_id, org.org_name, org.plan_tier)),
             ("key", key),
             ("own namespace", identity.namespace.unwrap_or_default()),
             ("memories", of(storage.total_nodes, org.nodes_limit)),
-            ("keys", of(org.seats_used, org.max_seats)),
+            ("keys", keys),
             ("text", indicatif::HumanBytes(storage.total_size_bytes).to_string()),
         ])?;
         let mut table = Table::new(&["MEMORIES", "NAMESPACE"]);
