@@ -129,9 +129,12 @@ async fn metadata_is_stored_as_it_was_sent() {
         (r#"{"a": {"b": 1, "b": 1}}"#, "twice"),
         (&deep(200), "levels"),
     ] {
-        let response = send(metadata).await;
-        assert_eq!(response.status, 400, "{metadata}: {}", response.body);
-        assert!(string(&response.body["message"]).contains(reason), "{}", response.body);
+        let activity = format!(r#"{{"action": "x", "metadata": {metadata}}}"#);
+        let activity = cluster.request(Method::POST, "/activity").raw(activity).send().await;
+        for response in [send(metadata).await, activity] {
+            assert_eq!(response.status, 400, "{metadata}: {}", response.body);
+            assert!(string(&response.body["message"]).contains(reason), "{}", response.body);
+        }
     }
     for metadata in [r#"{"a": 9007199254740992, "b": -0.125, "c": 1e-7}"#, &deep(100)] {
         let stored = send(metadata).await.ok();

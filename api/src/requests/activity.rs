@@ -6,6 +6,7 @@ use storage::model::journal::AgentActivity;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::limits::ACTIVITY_METADATA_BYTES_MAX;
+use crate::requests::details::Exact;
 use crate::requests::fields::*;
 use crate::service::error::{ApiError, ApiResult};
 
@@ -29,12 +30,13 @@ pub(crate) struct NewActivity {
     target_id: Option<ActivityTarget>,
     target_label: Option<ActivityTarget>,
     /// Any JSON, at most 8 KiB.
-    metadata: Option<Value>,
+    #[schema(value_type = Option<Value>)]
+    metadata: Option<Exact>,
 }
 
 impl NewActivity {
     pub(crate) fn into_activity(self) -> ApiResult<AgentActivity> {
-        let metadata = self.metadata.unwrap_or_default().to_string();
+        let metadata = self.metadata.map_or(Value::Null, |metadata| metadata.0).to_string();
         if metadata.len() > ACTIVITY_METADATA_BYTES_MAX {
             let message = format!("must have at most {ACTIVITY_METADATA_BYTES_MAX} bytes of JSON");
             return Err(ApiError::invalid("metadata", message));

@@ -96,7 +96,8 @@ impl Metadata {
 
 /// JSON that is stored as it was sent: no name of an object occurs twice, and no number has more
 /// digits than its type.
-struct Exact(Value);
+#[derive(Debug)]
+pub(crate) struct Exact(pub(crate) Value);
 
 /// The entries of an object whose names differ.
 struct Entries<T>(BTreeMap<String, T>);
