@@ -117,11 +117,11 @@ impl TenantRule for UpdateTrigger {
         {
             after.owner = context.actor;
         }
-        // A receiver trusts the secret: another key must not direct it to another receiver.
-        let changes_webhook =
-            matches!(after.action, TriggerAction::Webhook { .. }) && after.action != trigger.action;
+        // The owner answers for what a trigger sends, says and writes: messages and tags name the owner,
+        // and a receiver trusts the secret.
+        let acts_differently = after.action != trigger.action;
         let is_owner = after.owner == context.actor;
-        reject_if(changes_webhook && !is_owner && !is_admin, Rejection::NotOwner)?;
+        reject_if(acts_differently && !is_owner && !is_admin, Rejection::NotOwner)?;
         if after != trigger {
             after.updated_at = context.now();
             tick::advance_before(context, &after)?;

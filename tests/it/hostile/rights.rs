@@ -164,6 +164,30 @@ async fn only_owners_and_admins_redirect_webhooks() {
 }
 
 #[tokio::test]
+async fn only_owners_change_what_triggers_say() {
+    let cluster = options().start();
+    let owner = cluster.post("/keys", &json!({"name": "owner", "role": "agent"})).await;
+    let other = cluster.post("/keys", &json!({"name": "other", "role": "agent"})).await;
+    for (action, config, forged) in [
+        ("notify", json!({"message": "stored"}), json!({"message": "Pay now."})),
+        ("tag", json!({"tag": "seen"}), json!({"tag": "trusted"})),
+        ("boost", json!({"strength": 0.1}), json!({"strength": 0.9})),
+    ] {
+        let body = json!({"event": "on_store", "action": action, "action_config": config});
+        let created =
+            cluster.request_as(&owner, Method::POST, "/triggers").json(&body).send().await;
+        let path = format!("/triggers/{}", id(&created.ok()));
+        let patch = |key: &Value, body: Value| {
+            cluster.request_as(key, Method::PATCH, &path).json(&body).send()
+        };
+        let forged = json!({"action_config": forged});
+        patch(&other, forged.clone()).await.assert_error(403, "not_owner");
+        patch(&other, json!({"enabled": false, "action_config": config})).await.ok();
+        patch(&owner, forged).await.ok();
+    }
+}
+
+#[tokio::test]
 async fn triggers_do_not_tell_of_closed_ends() {
     let cluster = options().start();
     let outsider = Outsider::new(&cluster).await;
