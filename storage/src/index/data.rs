@@ -19,7 +19,7 @@ use crate::index::points::Query;
 use crate::index::receipts::ReceiptCounts;
 use crate::index::slots::Slots;
 use crate::index::words::InvertedIndex;
-use crate::index::{CHUNK_ROWS, Slot, chunk_of, row_of};
+use crate::index::{CHUNK_ROWS, Slot, chunk_of, less, row_of};
 use crate::model::heat::Anchor;
 use crate::model::id::{KeyId, MemoryId, Timestamp};
 use crate::model::journal::JournalPart;
@@ -299,7 +299,7 @@ impl IndexData {
                 self.journal.trim(part, events, bytes);
             }
             IndexChange::EdgeAppended => self.edges += 1,
-            IndexChange::EdgeRemoved => self.edges = self.edges.saturating_sub(1),
+            IndexChange::EdgeRemoved => self.edges = less(self.edges, 1),
         }
     }
 
@@ -326,7 +326,7 @@ impl IndexData {
     }
 
     fn remove_terms(&mut self, slot: Slot, before: &Terms) {
-        self.text_bytes = self.text_bytes.saturating_sub(before.text_bytes);
+        self.text_bytes = less(self.text_bytes, before.text_bytes);
         self.words.remove(slot, &before.words);
         self.key_points.remove(slot, &before.key_points);
         self.facets.remove(slot, &before.facets);

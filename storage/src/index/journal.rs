@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use crate::index::less;
 use crate::model::id::Timestamp;
 use crate::model::journal::JournalPart;
 
@@ -35,8 +36,8 @@ impl JournalCounts {
 
     pub(super) fn trim(&mut self, part: JournalPart, events: u64, bytes: u64) {
         let counts = &mut self.0[part as usize];
-        counts.events = counts.events.saturating_sub(events);
-        counts.bytes = counts.bytes.saturating_sub(bytes);
+        counts.events = less(counts.events, events);
+        counts.bytes = less(counts.bytes, bytes);
     }
 
     /// Events of both parts.

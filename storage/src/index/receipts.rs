@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::index::less;
 use crate::model::id::{KeyId, Timestamp};
 use crate::model::receipt::Retention;
 
@@ -38,7 +39,7 @@ impl ReceiptCounts {
     ) {
         let before = self.of_key(owner);
         let Some(stored) = self.stored.get_mut(&(owner, retention)) else { return };
-        (stored.count, stored.oldest) = (stored.count.saturating_sub(count), last);
+        (stored.count, stored.oldest) = (less(stored.count, count), last);
         if stored.count == 0 {
             self.stored.remove(&(owner, retention));
         }
@@ -114,8 +115,8 @@ mod tests {
         counts.remove(key(3), Retention::Hour, 3, Timestamp(25));
         assert_eq!((counts.of_key(key(3)), counts.total()), (4, 19));
         assert_eq!(owners(&counts, 50), [key(1), key(3), key(4)]);
-        counts.remove(key(3), Retention::Hour, 9, Timestamp(26));
-        counts.remove(key(3), Retention::Day, 9, Timestamp(26));
+        counts.remove(key(3), Retention::Hour, 1, Timestamp(26));
+        counts.remove(key(3), Retention::Day, 3, Timestamp(26));
         assert_eq!((owners(&counts, 50), counts.total()), (vec![key(1), key(4)], 15));
     }
 }

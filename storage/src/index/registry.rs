@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use parking_lot::{Mutex, RwLock};
 
 use crate::codec::{self, Record};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::data::IndexChange;
 use crate::index::rebuild::rebuild;
 use crate::index::schedule::Schedule;
@@ -79,11 +79,14 @@ impl Registry {
             registry.put_firings(tenant, TriggerId(id), row);
         })?;
         for_each(state, Kind::Outbox, |tenant, [], row| registry.put_outbox(tenant, row))?;
-        for_each(state, Kind::AuditEnds, |tenant, chain: [u8; 1], ends: AuditEnds| {
-            if let Some(chain) = AuditChain::ALL.get(usize::from(chain[0])) {
-                registry.put_audit_ends(tenant, *chain, &ends);
-            }
+        let mut chains = Vec::new();
+        for_each(state, Kind::AuditEnds, |tenant, [chain], ends: AuditEnds| {
+            chains.push((tenant, chain, ends));
         })?;
+        for (tenant, chain, ends) in chains {
+            let known = AuditChain::ALL.get(usize::from(chain)).copied();
+            registry.put_audit_ends(tenant, known.ok_or_else(|| unknown_chain(chain))?, &ends);
+        }
         Ok(registry)
     }
 
@@ -390,4 +393,8 @@ fn for_each<R: Record, const N: usize>(
         put(tenant, fixed(rest)?, codec::decode(&value)?);
     }
     Ok(())
+}
+
+fn unknown_chain(number: u8) -> Error {
+    Error::Corrupt { what: "key of an audit chain", detail: format!("chain {number}") }
 }
