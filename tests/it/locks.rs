@@ -50,6 +50,38 @@ async fn changed_text_names_who_changed_it() {
 }
 
 #[tokio::test]
+async fn each_way_to_rewrite_names_who_did() {
+    let cluster = options().start();
+    let author = key(&cluster, "author", "agent").await;
+    let tagger = key(&cluster, "tagger", "agent").await;
+    let other = key(&cluster, "other", "agent").await;
+    let send = |key: &Value, path: &str, body: Value| {
+        cluster.request_as(key, Method::POST, path).json(&body).send()
+    };
+    let id = id(&send(&author, "/agent/nodes", labelled("Never pay.")).await.ok()).to_owned();
+    patch(&cluster, &author, &id, json!({"is_locked": true})).await.ok();
+    let tag = json!({"event": "on_boost", "action": "tag", "action_config": {"tag": "hot"}});
+    send(&tagger, "/triggers", tag).await.ok();
+    patch(&cluster, &author, &id, json!({"current_heat": 0.1})).await.ok();
+
+    patch(&cluster, &other, &id, json!({"current_heat": 1.0})).await.ok();
+    let bulk = json!({"ids": [id], "label": "Always pay.", "namespace": "elsewhere"});
+    send(&other, "/agent/nodes/bulk-patch", bulk).await.ok();
+    let instead = json!({"label": "Pay.", "namespace": "elsewhere", "supersedes": id});
+    send(&other, "/agent/nodes", instead).await.ok();
+
+    let found = changes(&cluster, &id).await;
+    let names: Vec<_> = found.iter().map(|item| string(&item["actor"]["name"])).collect();
+    assert_eq!(names, ["author", "tagger", "other", "other"], "{found:?}");
+    for (at, changed) in
+        [&["label"][..], &["label", "namespace"], &["superseded_by"]].iter().enumerate()
+    {
+        let after = found[at + 1]["after"].as_object().unwrap();
+        assert!(after.keys().eq(*changed), "{found:?}");
+    }
+}
+
+#[tokio::test]
 async fn tenant_may_guard_locked_memories() {
     let cluster = options().start();
     let (author, other) =

@@ -9,6 +9,7 @@ use crate::decide::audit_entry::{Entry, digest, texts};
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::draft::MemoryEvent;
+use crate::decide::edit::record_edit;
 use crate::decide::reinforce::outdated_heat;
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::error::{Error, Result};
@@ -204,7 +205,10 @@ fn record_superseded(context: &mut Context<'_>, id: MemoryId) -> Result<()> {
         let heat = outdated_heat(&present, &*context.thermo()?) as f32;
         context.anchor(&present, Anchor { heat, ..present.anchor })?;
     }
-    let memory = Memory { superseded_by, updated_at: context.now(), ..present.memory };
+    let memory = Memory { superseded_by, updated_at: context.now(), ..present.memory.clone() };
+    if memory.is_locked {
+        record_edit(context, context.actor, id, [&present.memory, &memory])?;
+    }
     context.put_memory(id, memory)
 }
 

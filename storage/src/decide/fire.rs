@@ -8,6 +8,7 @@ use crate::decide::commit_memory::{MemoryUpdate, commit_update};
 use crate::decide::context::Context;
 use crate::decide::counted::Counted;
 use crate::decide::draft::{Draft, MemoryEvent};
+use crate::decide::edit::record_edit;
 use crate::decide::outbox;
 use crate::error::Result;
 use crate::index::triggers::CompiledTrigger;
@@ -209,6 +210,10 @@ fn execute(
     if let (TriggerAction::Tag(_), Some(owner)) = (&trigger.action, trigger.owner) {
         update.memory.changed_by = context.editor(owner)?;
     }
+    // Tags of others are many: they would push deletions out of the audit log.
+    if present.memory.is_locked {
+        record_edit(&mut context, trigger.owner, present.id, [&present.memory, &update.memory])?;
+    }
     commit_update(&mut context, present, update)?;
     Ok(true)
 }
@@ -346,8 +351,7 @@ fn next_transition(
     event: TriggerEvent,
     present: &MemoryRecord,
 ) -> Result<Option<HeatTransition>> {
-    let is_of_tick = matches!(event, TriggerEvent::Decay | TriggerEvent::Threshold);
-    if !is_of_tick || present.memory.archived_at.is_some() {
+    if !event.is_of_ticks() || present.memory.archived_at.is_some() {
         return Ok(None);
     }
     let Some(tick) = draft.tick(tenant)? else { return Ok(None) };

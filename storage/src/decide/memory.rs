@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit_entry::{Entry, digest, texts};
+use crate::decide::audit_entry::{Entry, texts};
 use crate::decide::bulk::{self, BulkFilter, Outcomes, for_each};
 use crate::decide::commit_memory::{MemoryUpdate, commit_update};
 use crate::decide::context::{Context, Decided, RESTORED_HEAT, reject_if};
 use crate::decide::counted::Counted;
+use crate::decide::edit::record_edit;
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::{edge, models};
 use crate::error::Result;
@@ -38,28 +39,11 @@ pub struct UpdateMemory {
 impl TenantRule for UpdateMemory {
     type Reply = TouchedMemories;
     const CLASS: Class = Class::AddsData;
-    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+    /// [`record_edit`] does it, for each memory.
+    const AUDIT: TenantAudit<Self> = None;
 
     fn decide(&self, context: &mut Context<'_>) -> Decided<TouchedMemories> {
         Ok(TouchedMemories::existing([update(context, self.id, &self.patch)?]))
-    }
-}
-
-impl UpdateMemory {
-    /// What an edit of a memory may change: its text, its lock and its namespace. The id is part of the
-    /// digest, so that the log does not tell which memories have equal texts.
-    fn audit(&self, context: &Context<'_>, _reply: Option<&TouchedMemories>) -> Result<Entry> {
-        let fields = self.audited_row(context)?;
-        Ok(Entry::new(AuditAction::MemoryChange, format!("memory {}", self.id), fields))
-    }
-
-    fn audited_row(&self, context: &Context<'_>) -> Result<Fields> {
-        let Some(memory) = context.memory(self.id)? else { return Ok(Fields::new()) };
-        Ok(texts([
-            ("label", Some(digest(&[&self.id.0, memory.label.as_bytes()].concat()))),
-            ("is_locked", Some(memory.is_locked.to_string())),
-            ("namespace", Some(short(&memory.namespace))),
-        ]))
     }
 }
 
@@ -113,9 +97,16 @@ fn update(context: &mut Context<'_>, id: MemoryId, patch: &MemoryPatch) -> Decid
         return Ok(present);
     }
     check_lock(context, &present.memory, &fields)?;
-    record_editor(context, &present.memory, &mut memory)?;
+    if memory.is_locked != present.memory.is_locked {
+        memory.locked_by = context.actor.filter(|_| memory.is_locked);
+    }
     if patch.current_heat.is_some_and(|heat| rounded(heat.into()) > rounded(present.heat)) {
         context.emit(TriggerEvent::Boost, id);
+    }
+    if record_edit(context, context.actor, id, [&present.memory, &memory])?
+        && let Some(key) = context.actor
+    {
+        memory.changed_by = context.editor(key)?;
     }
     let update = MemoryUpdate { memory, heat: patch.current_heat, fields };
     commit_update(context, &present, update)?;
@@ -139,19 +130,6 @@ fn check_lock(context: &Context<'_>, present: &Memory, fields: &[MemoryField]) -
     };
     let may = fields.iter().all(keeps_text) || context.may_rewrite(present, context.actor)?;
     reject_if(!may, Rejection::LockedByOther)
-}
-
-/// Notes who changes the text, the lock or the namespace of a memory.
-fn record_editor(context: &Context<'_>, present: &Memory, memory: &mut Memory) -> Decided<()> {
-    if memory.is_locked != present.is_locked {
-        memory.locked_by = context.actor.filter(|_| memory.is_locked);
-    } else if memory.label == present.label && memory.namespace == present.namespace {
-        return Ok(());
-    }
-    if let Some(key) = context.actor {
-        memory.changed_by = context.editor(key)?;
-    }
-    Ok(())
 }
 
 /// Deletes a memory.

@@ -16,6 +16,7 @@ pub(crate) mod draft;
 mod draft_view;
 mod duplicate;
 pub(crate) mod edge;
+mod edit;
 pub(crate) mod expire;
 mod fire;
 mod fold;
