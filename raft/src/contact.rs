@@ -161,14 +161,26 @@ impl Contact {
         self.state.lock().peers.get(&node).map(|peer| peer.release)
     }
 
-    /// Records the condition in a message that arrives at `boottime` from `node`. Returns the delay of
-    /// the message beyond the usual, and whether two processes turn out to send as this node.
+    /// Records the condition in a message that arrives at `boottime` from `node`: a call, or a response.
+    /// Returns the delay of the message beyond the usual.
     pub(crate) fn record_condition(
         &self,
         node: NodeId,
         condition: Condition,
         boottime: Duration,
-    ) -> (Duration, bool) {
+    ) -> Duration {
+        let (delay, are_two) = self.record(node, condition, boottime);
+        if are_two {
+            tracing::error!(
+                node,
+                "two processes send as this node: one of them has a copy of its data folder; stop it"
+            );
+        }
+        delay
+    }
+
+    /// Returns also whether two processes turn out to send as `node`.
+    fn record(&self, node: NodeId, condition: Condition, boottime: Duration) -> (Duration, bool) {
         let now = Instant::now();
         let arrived_micros = i64::try_from(micros(now - self.started_at)).unwrap_or(i64::MAX);
         let sent_micros = i64::try_from(condition.since_boot_micros).unwrap_or(i64::MAX);
@@ -375,7 +387,7 @@ mod tests {
         let contact = Contact::new(7);
         let send = |boot| {
             let condition = Condition { boot, ..clocks(SECOND) };
-            contact.record_condition(2, condition, Duration::from_secs(1)).1
+            contact.record(2, condition, Duration::from_secs(1)).1
         };
         let restarted = [1, 1, 2, 1, 2, 2, 3, 3, 2, 3].map(send);
         assert!(!restarted.contains(&true), "late messages of the process before");

@@ -211,14 +211,7 @@ impl Server {
         local.check_incarnation(request.incarnation)?;
         let boottime = local.clock.read().boottime;
         let node = request.from.node;
-        let (delay, are_two) = local.contact.record_condition(node, request.condition, boottime);
-        if are_two {
-            tracing::error!(
-                node,
-                "two processes send as this node: one of them has a copy of its data folder; stop it"
-            );
-        }
-        Ok(delay)
+        Ok(local.contact.record_condition(node, request.condition, boottime))
     }
 
     async fn run(&self, from: NodeId, call: Rpc, timing: Timing) -> RpcResult {
