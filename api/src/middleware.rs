@@ -73,6 +73,7 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
         headers.insert(REQUEST_ID, id);
     }
     headers.insert(NODE, app.node.into());
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if let Some(rate_status) = current.rate_status.get() {
         let reset = rate_status.wait.as_millis().div_ceil(1_000) as u64;
         let values = [rate_status.limit, rate_status.remaining, reset];
@@ -100,8 +101,7 @@ fn idempotency(request: &Request) -> ApiResult<Option<(String, [u8; 32])>> {
 /// may delay that for as long as it likes.
 pub(crate) async fn counted(State(app): State<App>, request: Request, next: Next) -> Response {
     current::count_response(&app.budgets.responses);
-    let (mut parts, body) = next.run(request).await.into_parts();
-    parts.headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    let (parts, body) = next.run(request).await.into_parts();
     // Event streams have no size and limits of their own.
     let Some(size) = body.size_hint().exact().filter(|size| *size > 0) else {
         return Response::from_parts(parts, body);

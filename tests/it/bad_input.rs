@@ -154,6 +154,12 @@ async fn every_error_has_code_and_request_id() {
     mcp("Origin", "https://elsewhere.example").await.assert_error(403, "wrong_origin");
     let listed = cluster.request(Method::GET, "/agent/nodes").send().await;
     assert_eq!(listed.headers["cache-control"], "no-store");
+    for path in ["/status", "/no_such_path", "/keys"] {
+        let response = cluster.request(Method::PUT, path).send().await;
+        assert_eq!(response.headers["cache-control"], "no-store", "{path}");
+    }
+    let operator = cluster.ops_request(Method::GET, "/api/v1/status").send().await;
+    assert_eq!(operator.headers["cache-control"], "no-store");
     assert!(!listed.headers.contains_key("strict-transport-security"), "of an address");
     let named = cluster.request(Method::GET, "/agent/nodes").header("Host", "hearth.example");
     let named = named.send().await;
