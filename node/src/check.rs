@@ -237,3 +237,23 @@ async fn member(address: &str) -> (CheckResult, Duration) {
         Ok(Err(_)) | Err(_) => (Ok(format!("{address} accepts no connection now")), Duration::ZERO),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_listener_without_key_is_a_fault() {
+        let check = |address: &str, key_file: Option<&str>| {
+            let (listen, hosts) = (address.parse().unwrap(), Vec::new());
+            operator_listener(&Operator { listen, key_file: key_file.map(Into::into), hosts })
+        };
+        for address in ["0.0.0.0:0", "[::]:0"] {
+            let fault = check(address, None).unwrap_err();
+            assert!(fault.contains("open to every network without a key"), "{fault}");
+            let found = check(address, Some("operator.key")).unwrap();
+            assert!(found.contains("every network"), "{found}");
+        }
+        assert!(!check("127.0.0.1:0", None).unwrap().contains("every network"));
+    }
+}
