@@ -123,7 +123,8 @@ impl Attacker {
     fn remember(&mut self, sent: &Sent, text: &str) {
         let response: Value = serde_json::from_str(text).unwrap_or_default();
         let result = &response["result"]["structuredContent"];
-        let created = [&response["id"], &response["node_id"], &result["id"]];
+        let created =
+            [&response["id"], &response["node_id"], &result["memory_id"], &result["trigger"]["id"]];
         if sent.method == Method::POST
             && let Some(id) = created.iter().find_map(|id| id.as_str())
         {

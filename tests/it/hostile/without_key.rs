@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use futures::future::join_all;
+use storage::model::api_key::KeyText;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::attacker::{
@@ -49,13 +50,20 @@ impl Attacker {
     fn key(&mut self) -> String {
         let key = self.cluster.key.clone();
         let end = self.random().usize(0..key.len());
-        match self.random().u8(0..8) {
+        match self.random().u8(0..9) {
             0 => key[..end].to_owned(),
             1 => format!("{key}0"),
             2 => key.to_uppercase(),
             3 => format!("sk-{}", self.random().u64(..)),
             4 => format!("sk-hearth-{:072x}", self.random().u128(..)),
             5 => "\t".repeat(end),
+            // Its id and its checksum are right.
+            7 => {
+                let id = KeyText::id_of(&key).unwrap();
+                let mut secret = [0; 32];
+                self.random().fill(&mut secret);
+                KeyText::of(id, secret).as_str().to_owned()
+            }
             6 => format!("{}x{}", &key[..end], &key[end + 1..]),
             _ => String::new(),
         }
@@ -78,8 +86,11 @@ impl Attacker {
 
     /// Frames of HTTP/2, most of them changed.
     fn http2(&mut self) -> Vec<u8> {
-        // GET https:// /
-        let get = |stream| frame(1, 5, stream, &[0x82, 0x87, 0x84, 0x41, 1, b'h']);
+        let paths = ["/", "/api/v1/agent/nodes", "/api/v1/keys", "/mcp", "/metrics"];
+        let path = paths[self.random().usize(0..paths.len())];
+        // GET, https, the path, and the host "h".
+        let head = [&[0x82, 0x87, 0x04, path.len() as u8], path.as_bytes(), &[0x41, 1, b'h']];
+        let get = |stream| frame(1, 5, stream, &head.concat());
         let seeds = [
             [preface(), get(1), get(3), frame(3, 0, 3, &[0, 0, 0, 8])].concat(),
             [preface(), frame(6, 0, 0, &[0; 8]), frame(8, 0, 0, &[0, 0, 255, 255]), get(1)]
