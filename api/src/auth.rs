@@ -22,9 +22,7 @@ use storage::model::tenant::Role;
 
 use crate::app::App;
 use crate::budget::KeyOfTenant;
-use crate::current::{
-    caller, has_permit, is_once, set_caller, set_permit, set_rate_status, set_source,
-};
+use crate::current::{caller, has_permit, set_caller, set_permit, set_rate_status, set_source};
 use crate::limits::STALENESS_MAX;
 use crate::network::network;
 use crate::requests::ValidQuery;
@@ -32,6 +30,7 @@ use crate::requests::fields::ConsistencyWord;
 use crate::requests::headers::{ReadHeaders, client_name};
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::freshness::Freshness;
+use crate::service::writes::check_not_once;
 use crate::service::{Service, Session};
 use crate::words::Consistency;
 
@@ -202,8 +201,8 @@ async fn operator(parts: &Parts, app: &App) -> ApiResult<Operator> {
         let error = ApiError::new(ErrorKind::Unauthorized, "unauthorized", message);
         return Err(delayed(parts, app, error).await);
     }
-    if is_once() && parts.method != Method::GET {
-        return Err(ApiError::idempotency_unsupported());
+    if parts.method != Method::GET {
+        check_not_once()?;
     }
     record_source(parts);
     Ok(Operator { service: Arc::clone(&app.service), source: source(parts) })

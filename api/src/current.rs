@@ -2,7 +2,7 @@
 //! task-local value, so that errors and counters need no parameter for it.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -49,7 +49,8 @@ struct Once {
     head: [u8; 32],
     /// SHA-256 of the body; zeros without one.
     body: OnceLock<[u8; 32]>,
-    is_aside: AtomicBool,
+    /// Commands of the request that have a receipt so far.
+    commands: AtomicU32,
 }
 
 /// Runs a handler as the request `id`, and returns its response with what it left here.
@@ -104,7 +105,7 @@ pub(crate) fn set_written() {
 /// Makes the writes of the present request those of an idempotency key. `head` is a digest of method,
 /// address and namespace.
 pub(crate) fn set_once(key: String, head: [u8; 32]) {
-    let once = Once { key, head, body: OnceLock::new(), is_aside: AtomicBool::new(false) };
+    let once = Once { key, head, body: OnceLock::new(), commands: AtomicU32::new(0) };
     let _: Result<_, _> = CURRENT.try_with(|current| drop(current.once.set(once)));
 }
 
@@ -123,26 +124,17 @@ pub(crate) fn set_once_body(body: &[u8]) {
     let _: Result<_, _> = CURRENT.try_with(set);
 }
 
-/// Leaves the idempotency key of the present request aside: what it does is idempotent by itself.
-pub(crate) fn without_once() {
-    let _: Result<_, _> = CURRENT.try_with(|current| {
-        if let Some(once) = current.once.get() {
-            once.is_aside.store(true, Ordering::Relaxed);
-        }
-    });
-}
-
-/// The receipt of a command of the present request, if that has an idempotency key. A request of
-/// several commands may find other ones to do when it is repeated, so a `part` of it is named by what
-/// it does.
-pub(crate) fn receipt(part: Option<&[u8]>) -> Option<ReceiptRequest> {
+/// The receipt of the next command of the present request, if that has an idempotency key. The
+/// commands are numbered: what a repetition does is decided by its body and by the receipts of the
+/// commands before. A request that finds by itself what it changes
+/// rejects the key.
+pub(crate) fn next_receipt() -> Option<ReceiptRequest> {
     let receipt = |current: &Arc<Current>| {
-        let once = current.once.get().filter(|once| !once.is_aside.load(Ordering::Relaxed))?;
+        let once = current.once.get()?;
         let mut key = Sha256::new_with_prefix(&once.key);
-        if let Some(part) = part {
-            // No key contains a zero byte.
-            key.update([&[0], part].concat());
-        }
+        let number = once.commands.fetch_add(1, Ordering::Relaxed);
+        // No key contains a zero byte.
+        key.update([&[0], &number.to_be_bytes()[..]].concat());
         let body = once.body.get().copied().unwrap_or_default();
         let body_hash = Sha256::digest([once.head, body].concat()).into();
         Some(ReceiptRequest { key: key.finalize().into(), body_hash })

@@ -30,8 +30,8 @@ const VALUES: [&str; 2] = ["{", NULLABLE];
 )]
 struct Common;
 
-/// The status that writes only may have.
-const OUTCOME_UNKNOWN: &str = "504";
+/// The status of writes that accept an `Idempotency-Key`.
+const KEY_REUSED: &str = "422";
 
 type Responses = std::collections::BTreeMap<String, RefOr<Response>>;
 
@@ -67,6 +67,10 @@ errors! {
         409 => "The present state does not permit this.",
         422 => "The `Idempotency-Key` belongs to another request.",
         504 => "The write may or may not have happened: repeat it if it has an `Idempotency-Key`, else check first.",
+    /// Errors of writes that accept no `Idempotency-Key`.
+    UnrepeatedErrors with BodyErrors:
+        409 => "The present state does not permit this.",
+        504 => "The write may or may not have happened: check first.",
     /// The error of operations on something that may not exist.
     NotFound:
         404 => "It does not exist, or this key has no access to it.",
@@ -94,7 +98,7 @@ pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value 
             let responses = &mut operation.responses.responses;
             responses.insert("431".to_owned(), RefOr::T(too_long()));
             responses.iter_mut().for_each(describe);
-            if responses.contains_key(OUTCOME_UNKNOWN) {
+            if responses.contains_key(KEY_REUSED) {
                 operation.parameters.get_or_insert_default().push(RefOr::T(idempotency_key()));
             }
         }
@@ -148,7 +152,7 @@ fn inline(value: &mut Value, named: &Value) {
     }
 }
 
-/// The header of every write.
+/// The header of every write that can be repeated.
 fn idempotency_key() -> Parameter {
     let text = "Repeated within a day, the request changes nothing and returns what the first did.";
     let schema = IdempotencyKey::schema();

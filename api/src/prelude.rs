@@ -10,7 +10,7 @@ pub(crate) use utoipa::ToSchema;
 
 pub(crate) use crate::app::App;
 pub(crate) use crate::auth::{Admin, AdminRead, Agent, ReaderRead};
-pub(crate) use crate::openapi::{BodyErrors, NotFound, ReadErrors, WriteErrors};
+pub(crate) use crate::openapi::{BodyErrors, NotFound, ReadErrors, UnrepeatedErrors, WriteErrors};
 pub(crate) use crate::requests::fields::*;
 pub(crate) use crate::requests::headers::{
     NamespaceHeader, OriginHeaders, ReadHeaders, RequestOrigin, ZoneHeader,

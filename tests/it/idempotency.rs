@@ -111,56 +111,185 @@ async fn repetition_omits_texts_that_have_grown() {
     assert_eq!(results.len(), 50);
 }
 
-/// A request twice under one key. Returns both bodies.
-async fn twice(cluster: &Cluster, method: Method, path: &str, body: &Value) -> [Response; 2] {
-    let send = || {
-        let request = cluster.request(method.clone(), path).header("Idempotency-Key", path);
-        request.json(body).send()
-    };
-    [send().await, send().await]
+/// What a request of the test sends: its address, and its body.
+type Sent = (String, Value);
+
+/// A request for each write of the document, on memories and rules of its own: none of them changes
+/// what another one found.
+async fn sample(cluster: &Cluster, write: &str) -> Sent {
+    let one =
+        cluster.store(&json!({"label": format!("one of {write}"), "initial_heat": 0.5})).await;
+    let two = cluster.store(&labelled(format!("two of {write}"))).await;
+    let [memory, trigger, rule] = ["/agent/nodes", "/triggers", "/namespaces/acl"];
+    let edge = json!({"source_id": one, "target_id": two, "relation": "near"});
+    let new = json!({"label": format!("new of {write}")});
+    let ids = json!({"ids": [one, two]});
+    let trigger_of = json!({"event": "on_boost", "action": "notify", "name": write});
+    let denied = json!({"agent_id": write, "namespace": "closed", "policy": "deny"});
+    let made = async |path: &str, body: &Value| id(&cluster.post(path, body).await).to_owned();
+    let of = |path: &str, id: &str, what: &str| format!("{path}/{id}{what}");
+    match write {
+        "activity_create" => ("/activity".into(), json!({"action": "noted", "target_label": "x"})),
+        "boost_batch" => {
+            ("/agent/boost-batch".into(), json!({"boosts": [{"id": one, "heat": 0.7}]}))
+        }
+        "fold" => ("/agent/consolidation/fold".into(), json!({"ids": [one, two], "label": "both"})),
+        "unfold" => {
+            let both = json!({"ids": [one, two], "label": "both"});
+            let folded = cluster.post("/agent/consolidation/fold", &both).await;
+            ("/agent/consolidation/unfold".into(), json!({"id": folded["id"]}))
+        }
+        "edge_create" => ("/agent/graph/relate".into(), edge),
+        "edge_delete" => {
+            cluster.post("/agent/graph/relate", &edge).await;
+            let query = format!("?source_id={one}&target_id={two}&relation=near");
+            (format!("/agent/graph/relate{query}"), Value::Null)
+        }
+        "memory_create" => (memory.into(), new),
+        "memory_create_batch" => {
+            ("/agent/nodes/batch".into(), json!({"nodes": [new, {"label": "y"}]}))
+        }
+        "memory_delete_bulk" => ("/agent/nodes/bulk".into(), ids),
+        "memory_update_bulk" => {
+            ("/agent/nodes/bulk-patch".into(), json!({"ids": [one, two], "is_pinned": true}))
+        }
+        "memory_restore" => {
+            // Only an import makes a cold memory at once.
+            let cold = json!({"memory": {"id": one, "label": "cold", "heat": 0.01,
+                "archived_at": "2026-01-01T00:00:00Z"}});
+            cluster.delete(&of(memory, &one, "")).await;
+            cluster.post("/import", &cold).await;
+            ("/agent/restore".into(), json!({"ids": [one]}))
+        }
+        "memory_delete" => (of(memory, &one, ""), Value::Null),
+        "memory_update" => (of(memory, &one, ""), json!({"label": "changed"})),
+        "memory_boost" => (of(memory, &one, "/boost"), json!({"strength": 0.1})),
+        "memory_deprecate" => (of(memory, &one, "/deprecate"), json!({})),
+        "memory_feedback" => (of(memory, &one, "/feedback"), json!({"signal": "relevant"})),
+        "memory_supersede" => (of(memory, &one, "/supersede"), json!({"by": two})),
+        "feedback_create" => ("/feedback".into(), json!({"node_id": one, "signal": "outdated"})),
+        "key_delete" => {
+            (of("/keys", &made("/keys", &json!({"name": write})).await, ""), Value::Null)
+        }
+        "rule_create" => (rule.into(), denied),
+        "rule_delete" => (of(rule, &made(rule, &denied).await, ""), Value::Null),
+        "namespace_default" => ("/namespaces/default".into(), json!({"namespace": "home"})),
+        "org_update" => ("/org".into(), json!({"guards_locked": true})),
+        "retention_put" => {
+            let rules = json!([{"namespace": write, "action": "delete", "after_days": 30}]);
+            ("/settings/retention".into(), json!({ "rules": rules }))
+        }
+        "thermo_update" => ("/settings/thermo".into(), json!({"recall": {"heat_weight": 0.5}})),
+        "trigger_create" => (trigger.into(), trigger_of),
+        "trigger_update" => {
+            (of(trigger, &made(trigger, &trigger_of).await, ""), json!({"name": "x"}))
+        }
+        "trigger_delete" => (of(trigger, &made(trigger, &trigger_of).await, ""), Value::Null),
+        "delivery_replay" => ("/triggers/deliveries/replay".into(), json!({})),
+        other => panic!("{other} takes an idempotency key, and has no request here"),
+    }
 }
 
-/// Those that would do something a second time.
-#[tokio::test]
-async fn writes_of_every_kind_are_done_once() {
-    let cluster = options().start();
-    let (one, two) = (cluster.store(&labelled("one")).await, cluster.store(&labelled("two")).await);
-    let (edge, feedback) = (
-        json!({"source_id": one, "target_id": two, "relation": "near"}),
-        json!({"node_id": one, "signal": "outdated"}),
-    );
-    let activity = json!({"action": "noted", "target_label": "once"});
-    let rule = json!({"agent_id": "helper", "namespace": "closed", "policy": "deny"});
-    for (method, path, body) in [
-        (Method::POST, "/feedback", &feedback),
-        (Method::POST, "/agent/graph/relate", &edge),
-        (Method::POST, "/namespaces/acl", &rule),
-        (Method::PATCH, "/settings/thermo", &json!({"recall": {"heat_weight": 0.5}})),
-        (Method::POST, "/activity", &activity),
-        (Method::POST, &format!("/agent/nodes/{two}/boost"), &json!({"strength": 0.2})),
+/// What a tenant may read of its state: the lines of its export, which have no present heat, and pages
+/// without what background work writes.
+async fn state(cluster: &Cluster) -> Vec<String> {
+    let export = cluster.request(Method::GET, "/export").0.send().await.unwrap();
+    let export = export.text().await.unwrap();
+    let is_content = |line: &&str| !line.starts_with("{\"hearth_export\"");
+    let mut state: Vec<_> = export.lines().filter(is_content).map(str::to_owned).collect();
+    for (path, list) in [
+        ("/keys", "keys"),
+        ("/activity", "items"),
+        ("/admin/audit?chain=data", "items"),
+        ("/admin/audit", "items"),
+        ("/namespaces/acl", "items"),
     ] {
-        let [first, second] = twice(&cluster, method, path, body).await;
-        assert!(first.status.is_success(), "{path}: {}", first.body);
-        assert_eq!((second.status, &second.body), (first.status, &first.body), "{path}");
-        let again = cluster.request(Method::POST, "/agent/nodes").header("Idempotency-Key", path);
-        let again = again.json(&labelled("another request")).send().await;
-        again.assert_error(422, "idempotency_key_reused");
+        let page = cluster.get(path).await;
+        let is_own = |item: &&Value| item["action"] != "key.use";
+        for item in array(&page[list]).iter().filter(is_own) {
+            let mut item = item.clone();
+            for of_background in ["last_used_at", "number", "hash", "previous_hash"] {
+                item.as_object_mut().unwrap().remove(of_background);
+            }
+            state.push(format!("{path} {item}"));
+        }
     }
-    let delete = format!("/agent/nodes/{one}");
-    let [first, second] = twice(&cluster, Method::DELETE, &delete, &json!({})).await;
-    assert_eq!((first.status, second.status), (StatusCode::OK, StatusCode::OK));
-    for (path, body) in [("/keys", json!({"name": "new"}))] {
-        let [first, _] = twice(&cluster, Method::POST, path, &body).await;
-        first.assert_error(400, "idempotency_unsupported");
+    for path in ["/org", "/settings/thermo", "/settings/retention"] {
+        state.push(format!("{path} {}", cluster.get(path).await));
     }
-    assert_eq!(array(&cluster.get("/keys").await["keys"]).len(), 1);
+    state
+}
+
+/// A new operation cannot be forgotten: each one of the document that takes an idempotency key is
+/// sent twice under one, and then another request under the same.
+#[tokio::test]
+async fn each_write_of_the_document_is_done_once() {
+    let cluster = options().start();
+    let mut writes = 0;
+    for (method, path, operation) in Document::committed().operations() {
+        let name = string(&operation["operationId"]).trim_end_matches("_alias");
+        if operation["responses"].get("422").is_none() {
+            continue;
+        }
+        writes += 1;
+        let (own, body) = sample(&cluster, name).await;
+        let alias = path.strip_prefix("/api/v1").unwrap();
+        let key = format!("{method} {path}");
+        let send = |path: &str, body: &Value| {
+            let request = cluster.request(method.clone(), path).header("Idempotency-Key", &key);
+            if body.is_null() { request } else { request.json(body) }.send()
+        };
+        let address = match alias.contains('{') || own.contains('?') {
+            true if alias.starts_with("/agent/memory") => own.replace("/nodes/", "/memory/"),
+            true => own,
+            false => alias.to_owned(),
+        };
+        let first = send(&address, &body).await;
+        assert!(first.status.is_success(), "{key}: {}", first.body);
+        let before = state(&cluster).await;
+        let second = send(&address, &body).await;
+        assert_eq!(second.status, first.status, "{key}: {}", second.body);
+        let after = state(&cluster).await;
+        let new: Vec<_> = after.iter().filter(|line| !before.contains(line)).collect();
+        assert!(new.is_empty() && after.len() == before.len(), "{key}: {new:?}");
+        if name == "delivery_replay" {
+            // There is no dead letter here, and what changes nothing keeps no receipt.
+            continue;
+        }
+        let other = cluster.request(Method::POST, "/agent/nodes").header("Idempotency-Key", &key);
+        let other = other.json(&labelled("another request")).send().await;
+        assert_eq!(other.body["error"], "idempotency_key_reused", "{key}");
+    }
+    assert!(writes > 30, "{writes}");
+}
+
+/// What a receipt cannot repeat takes no key: a text that is kept nowhere, and what a request finds by
+/// itself.
+#[tokio::test]
+async fn what_cannot_repeat_takes_no_idempotency_key() {
+    let cluster = options().start();
+    let memory = cluster.store(&labelled("kept")).await;
+    let key = cluster.post("/keys", &json!({"name": "new"})).await;
+    let rotate = format!("/keys/{}/rotate", id(&key));
+    for (path, body) in [
+        ("/keys", json!({"name": "another"})),
+        (&rotate, json!({})),
+        ("/agent/nodes/bulk", json!({"namespace": "default"})),
+        ("/admin/purge", json!({"namespace": "default"})),
+        ("/import", json!({"memory": {"id": memory, "label": "kept"}})),
+    ] {
+        let request = cluster.request(Method::POST, path).header("Idempotency-Key", "one");
+        request.json(&body).send().await.assert_error(400, "idempotency_unsupported");
+    }
     let tenant = cluster.ops_request(Method::POST, "/cluster/tenants").json(&json!({"name": "b"}));
     let tenant = tenant.header("Idempotency-Key", "one").send().await;
     tenant.assert_error(400, "idempotency_unsupported");
+    assert_eq!(array(&cluster.get("/keys").await["keys"]).len(), 2);
+    assert_eq!(cluster.get("/agent/nodes").await["total"], 1);
 }
 
 #[tokio::test]
-async fn tools_and_imports_are_done_once() {
+async fn tools_are_done_once() {
     let cluster = options().start();
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params":
         {"name": "sulcus_remember", "arguments": {"content": "once by a tool"}}});
@@ -173,32 +302,26 @@ async fn tools_and_imports_are_done_once() {
         |response: &Response| response.body["result"]["structuredContent"]["memory_id"].clone();
     assert!(id(&first).is_string(), "{}", first.body);
     assert_eq!(id(&first), id(&second));
-    let line = json!({"memory": {"id": "01a22110-5bc3-75b7-a596-c83491ee9caa",
-        "label": "once by an import"}})
-    .to_string();
-    for created in [1, 0] {
-        let request = cluster.request(Method::POST, "/import").header("Idempotency-Key", "file");
-        let done = request.raw(line.as_str()).send().await.ok();
-        assert_eq!(done["created"], created, "{done}");
-    }
-    assert_eq!(cluster.get("/agent/nodes").await["total"], 2);
+    assert_eq!(cluster.get("/agent/nodes").await["total"], 1);
 }
 
-/// A new operation cannot be forgotten: the document has the header on each write.
-#[tokio::test]
-async fn document_has_the_header_on_every_write() {
-    let document: Value = serde_json::from_str(include_str!("../../docs/openapi.json")).unwrap();
-    let mut writes = 0;
-    for (path, item) in document["paths"].as_object().unwrap() {
-        for (method, operation) in item.as_object().unwrap() {
-            let has = |name: &str| {
-                let parameters = operation["parameters"].as_array().into_iter().flatten();
-                parameters.into_iter().any(|parameter| parameter["name"] == name)
-            };
-            let is_read = method == "get" || has("X-Hearth-Consistency");
-            assert_eq!(has("Idempotency-Key"), !is_read, "{method} {path}");
-            writes += usize::from(!is_read);
+/// The document offers the header on each write but those that take no key.
+#[test]
+fn document_has_the_header_on_every_write() {
+    let document = Document::committed();
+    let mut without = Vec::new();
+    for (method, path, operation) in document.operations() {
+        let has = |name: &str| {
+            let mut parameters = operation["parameters"].as_array().into_iter().flatten();
+            parameters.any(|parameter| parameter["name"] == name)
+        };
+        let is_write = operation["responses"].get("504").is_some();
+        let is_read = method == Method::GET || has("X-Hearth-Consistency");
+        assert_eq!(is_write, !is_read, "{method} {path}");
+        if is_write && !has("Idempotency-Key") {
+            without.push(string(&operation["operationId"]));
         }
     }
-    assert!(writes > 30, "{writes}");
+    without.sort_unstable();
+    assert_eq!(without, ["import_post", "key_create", "key_rotate", "purge"]);
 }

@@ -214,3 +214,29 @@ async fn profile_has_the_nine_tools_by_role() {
     assert_eq!(tools(&cluster.key).await.len(), 9);
     assert_eq!(tools(string(&reader["key"])).await, ["read_graph", "search_nodes", "open_nodes"]);
 }
+
+/// They find by themselves what is there, so a repetition would find what was stored since.
+#[tokio::test]
+async fn tools_that_write_take_no_idempotency_key() {
+    let node = graph_options().start();
+    fill(&node).await;
+    let before = call(&node, "read_graph", json!({})).await;
+    let pair = json!({"relations": [relation("Bob", "knows", "Alice")]});
+    let told = json!({"entityName": "Bob", "observations": ["works at TechCo"]});
+    for (name, arguments) in [
+        ("create_entities", json!({"entities": [entity("Eve", "person", &[])]})),
+        ("create_relations", pair.clone()),
+        ("add_observations", json!({"observations": [{"entityName": "Bob", "contents": ["new"]}]})),
+        ("delete_entities", json!({"entityNames": ["Bob"]})),
+        ("delete_observations", json!({"deletions": [told]})),
+        ("delete_relations", pair),
+    ] {
+        let params = json!({"name": name, "arguments": arguments});
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let request = node.client.post(format!("{}/mcp", node.url())).bearer_auth(&node.key);
+        let response = Request(request).header("Idempotency-Key", "one").json(&body).send().await;
+        let text = string(&response.body["result"]["content"][0]["text"]);
+        assert!(text.starts_with("idempotency_unsupported: "), "{name}: {}", response.body);
+    }
+    assert_eq!(call(&node, "read_graph", json!({})).await, before);
+}

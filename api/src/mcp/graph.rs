@@ -12,7 +12,6 @@ use storage::model::knowledge_graph::{ENTITY, OBSERVATION, Part, RELATION, TAG, 
 use storage::model::memory::MemoryRecord;
 use storage::{TEXT_BYTES_MAX, TierFilter};
 
-use crate::current;
 use crate::mcp::call::Call;
 use crate::mcp::graph_types::*;
 use crate::prelude::*;
@@ -20,6 +19,7 @@ use crate::requests::memories;
 use crate::requests::values::{NonBlank, Text};
 use crate::service::bulk::{BulkTargets, fitting};
 use crate::service::error::ErrorKind;
+use crate::service::writes::check_not_once;
 
 /// Attempts to create what other writers create at the same time.
 const ATTEMPTS_MAX: usize = 5;
@@ -34,9 +34,13 @@ struct Graph {
 impl Graph {
     fn new(call: Call, tool: &'static str) -> Self {
         let namespace = call.store_namespace();
-        // Names decide ids, so a repeated call changes nothing.
-        current::without_once();
         Self { call, namespace, tool }
+    }
+
+    /// For a tool that writes. It finds by itself what is there.
+    fn to_write(call: Call, tool: &'static str) -> ApiResult<Self> {
+        check_not_once()?;
+        Ok(Self::new(call, tool))
     }
 
     fn id(&self, kind: &str, parts: &[&str]) -> MemoryId {
@@ -207,7 +211,7 @@ impl KnowledgeGraph {
 }
 
 pub(super) async fn create_entities(call: Call, new: CreateEntities) -> ApiResult<CreatedEntities> {
-    let graph = Graph::new(call, "create_entities");
+    let graph = Graph::to_write(call, "create_entities")?;
     let (mut heads, mut rest) = (Vec::new(), Vec::new());
     for (order, entity) in new.entities.0.iter().enumerate() {
         let NewEntity { name, entity_type, .. } = entity;
@@ -237,7 +241,7 @@ pub(super) async fn create_entities(call: Call, new: CreateEntities) -> ApiResul
 }
 
 pub(super) async fn create_relations(call: Call, new: RelationList) -> ApiResult<CreatedRelations> {
-    let graph = Graph::new(call, "create_relations");
+    let graph = Graph::to_write(call, "create_relations")?;
     let new = new.relations.0;
     graph.check(new.iter().flat_map(|it| [it.from.0.as_str(), it.to.0.as_str()])).await?;
     let mut memories = Vec::new();
@@ -261,7 +265,7 @@ pub(super) async fn add_observations(
     call: Call,
     new: AddObservations,
 ) -> ApiResult<ObservationResults> {
-    let graph = Graph::new(call, "add_observations");
+    let graph = Graph::to_write(call, "add_observations")?;
     let new = new.observations.0;
     graph.check(new.iter().map(|it| it.entity_name.0.as_str())).await?;
     let mut memories = Vec::new();
@@ -282,7 +286,7 @@ pub(super) async fn add_observations(
 }
 
 pub(super) async fn delete_entities(call: Call, old: DeleteEntities) -> ApiResult<Deletion> {
-    let graph = Graph::new(call, "delete_entities");
+    let graph = Graph::to_write(call, "delete_entities")?;
     let names: BTreeSet<_> = old.entity_names.0.into_iter().map(|name| name.0).collect();
     let found = graph.existing(names.iter().map(|name| graph.entity_id(name)).collect()).await?;
     let (present, missing): (Vec<_>, Vec<_>) =
@@ -310,7 +314,7 @@ pub(super) async fn delete_observations(
     call: Call,
     old: DeleteObservations,
 ) -> ApiResult<Deletion> {
-    let graph = Graph::new(call, "delete_observations");
+    let graph = Graph::to_write(call, "delete_observations")?;
     let mut ids = BTreeSet::new();
     for OldObservations { entity_name, observations } in &old.deletions.0 {
         let id = |text: &FullLabel| graph.id(OBSERVATION, &[&entity_name.0, &text.0]);
@@ -320,7 +324,7 @@ pub(super) async fn delete_observations(
 }
 
 pub(super) async fn delete_relations(call: Call, old: RelationList) -> ApiResult<Deletion> {
-    let graph = Graph::new(call, "delete_relations");
+    let graph = Graph::to_write(call, "delete_relations")?;
     let id =
         |it: &RelationArgument| graph.id(RELATION, &[&it.from.0, &it.to.0, &it.relation_type.0]);
     let ids = old.relations.0.iter().map(id).collect();

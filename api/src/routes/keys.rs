@@ -103,7 +103,7 @@ pub(crate) async fn key_list(
 
 /// Create a key.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "access", request_body = NewKey,
-    responses((status = CREATED, body = CreatedKeyView), WriteErrors))]
+    responses((status = CREATED, body = CreatedKeyView), UnrepeatedErrors))]
 pub(crate) async fn key_create(
     Admin(session): Admin,
     ValidJson(request): ValidJson<NewKey>,
@@ -127,7 +127,7 @@ pub(crate) async fn key_create(
 /// with an end gets as much time again as it had.
 #[utoipa::path(post, path = "/api/v1/keys/{id}/rotate", tag = "access", params(KeyPath),
     request_body = KeyRotation,
-    responses((status = OK, body = CreatedKeyView), WriteErrors, NotFound))]
+    responses((status = OK, body = CreatedKeyView), UnrepeatedErrors, NotFound))]
 pub(crate) async fn key_rotate(
     Admin(session): Admin,
     KeyPath(id): KeyPath,

@@ -32,7 +32,7 @@ struct TraceCounts {
 /// Delete all memories of a namespace or an agent for good, locked ones too. Texts of them in the
 /// journal, their deliveries, and the receipts of their writes are removed.
 #[utoipa::path(post, path = "/api/v1/admin/purge", tag = "memories", request_body = PurgeRequest,
-    responses((status = OK, body = Purged), WriteErrors))]
+    responses((status = OK, body = Purged), UnrepeatedErrors))]
 pub(crate) async fn purge(
     Admin(session): Admin,
     ValidJson(request): ValidJson<PurgeRequest>,

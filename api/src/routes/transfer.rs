@@ -24,6 +24,7 @@ use crate::responses::export::{ExportEnd, ExportHeader, ExportLine};
 use crate::responses::freshness_headers;
 use crate::responses::trigger::TriggerView;
 use crate::service::error::ErrorKind;
+use crate::service::writes::check_not_once;
 
 /// The form of the lines. A later one may have further fields.
 const FORMAT: u32 = 1;
@@ -202,17 +203,17 @@ impl<T> Numbered<T> {
 /// fires. A webhook that was signed is imported without its secret, and disabled.
 #[utoipa::path(post, path = "/api/v1/import", tag = "transfer", params(ImportQuery),
     request_body(content = MemoryLine, content_type = "application/x-ndjson"),
-    responses((status = OK, body = ImportResult), WriteErrors))]
+    responses((status = OK, body = ImportResult), UnrepeatedErrors))]
 pub(crate) async fn import_post(
     Admin(session): Admin,
     ValidQuery(query): ValidQuery<ImportQuery>,
     JsonBody(body): JsonBody,
 ) -> ApiResponse<ImportResult> {
+    // It adds what is absent, which may be what was deleted since.
+    check_not_once()?;
     let freshness = session.present_freshness();
     let (now, model) = (session.now(), session.model().await?.id);
     let home = session.store_namespace(None);
-    // An import adds what is absent, by its id: a repetition adds nothing.
-    current::without_once();
     let is_blank = |line: &&[u8]| line.trim_ascii().is_empty();
     if body.split(|byte| *byte == b'\n').filter(|line| !is_blank(line)).count() > IMPORT_LINES_MAX {
         let message = format!("a request has at most {IMPORT_LINES_MAX} lines");

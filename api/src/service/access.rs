@@ -11,12 +11,11 @@ use storage::model::memory::NAMESPACE_DEFAULT;
 use storage::model::trigger::Trigger;
 use storage::{Filter, KeyReply, Rejection, View};
 
-use crate::current;
 use crate::random::random_bytes;
 use crate::rates::RateStatus;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::freshness::Freshness;
-use crate::service::writes::WriteResult;
+use crate::service::writes::{WriteResult, check_not_once};
 use crate::service::{PageOf, Service, Session};
 
 impl Service {
@@ -164,13 +163,5 @@ pub(super) fn check_access(access: &Access, namespace: &str) -> ApiResult<()> {
     match access.allows(namespace) {
         true => Ok(()),
         false => Err(Rejection::NamespaceForbidden(namespace.to_owned()).into()),
-    }
-}
-
-/// Rejects an idempotency key: the text of a key is returned once, and kept nowhere.
-fn check_not_once() -> ApiResult<()> {
-    match current::is_once() {
-        true => Err(ApiError::idempotency_unsupported()),
-        false => Ok(()),
     }
 }

@@ -21,7 +21,7 @@ use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, NOTIFICATIONS_MAX};
 use crate::service::Session;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::freshness::Freshness;
-use crate::service::writes::WriteResult;
+use crate::service::writes::{WriteResult, check_not_once};
 
 /// The memories of a bulk write.
 #[derive(Debug, Clone, Default)]
@@ -99,6 +99,7 @@ impl Session {
                 return Err(ApiError::invalid("ids", message));
             }
             None => {
+                check_not_once()?;
                 filter.namespace = self.read_namespace(filter.namespace, home)?;
                 self.matching(filter.clone()).await?
             }
@@ -143,7 +144,7 @@ impl Session {
             let chunk: Vec<MemoryId> = remaining.iter().take(BULK_MAX).copied().collect();
             let submit = async {
                 let _turn = self.large_write_turn(chunk.len(), 0).await?;
-                self.submit_part(command(chunk)).await
+                self.submit(command(chunk)).await
             };
             let done = match submit.await {
                 Ok(done) => done,
@@ -177,14 +178,14 @@ impl Session {
     ) -> ApiResult<WriteResult<(usize, bool)>> {
         let deadline = Instant::now() + BULK_DEADLINE;
         let mut done = match id {
-            Some(id) => self.submit_part(ReplayDelivery(id)).await?,
-            None => self.submit_part(ReplayDeliveries(None)).await?,
+            Some(id) => self.submit(ReplayDelivery(id)).await?,
+            None => self.submit(ReplayDeliveries(None)).await?,
         };
         while let Some(after) = done.value.next
             && Instant::now() < deadline
         {
             // What is done is reported; the caller repeats the request for the rest.
-            let Ok(mut next) = self.submit_part(ReplayDeliveries(Some(after))).await else { break };
+            let Ok(mut next) = self.submit(ReplayDeliveries(Some(after))).await else { break };
             next.value.count += done.value.count;
             next.value.is_limited |= done.value.is_limited;
             done = next;

@@ -85,7 +85,8 @@ impl ApiError {
 
     /// The operation cannot return again what it did.
     pub(crate) fn idempotency_unsupported() -> Self {
-        let message = "this operation accepts no Idempotency-Key: what it returns is kept nowhere";
+        let message =
+            "this request accepts no Idempotency-Key: what it selects or returns is kept nowhere";
         Self::bad_request("idempotency_unsupported", message)
     }
 

@@ -13,6 +13,7 @@ use crate::service::Session;
 use crate::service::bulk::BulkTargets;
 use crate::service::error::ApiResult;
 use crate::service::freshness::Freshness;
+use crate::service::writes::check_not_once;
 
 /// What a purge found, and what it left.
 pub(crate) struct Purge {
@@ -31,6 +32,9 @@ impl Session {
         origin: Origin,
         is_dry_run: bool,
     ) -> ApiResult<Purge> {
+        if !is_dry_run {
+            check_not_once()?;
+        }
         let namespace = self.read_namespace(namespace, None)?;
         let scope = self.trace_scope(namespace, origin).await?;
         let found = self.traces(&scope).await?;
@@ -95,7 +99,7 @@ impl Session {
                 deliveries: part(&rows.deliveries, at),
                 receipts: part(&rows.receipts, at),
             };
-            self.submit_part(RemoveTraces(rows)).await?;
+            self.submit(RemoveTraces(rows)).await?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 use storage::command::TenantAction;
 use storage::model::receipt::ReceiptRequest;
 use storage::model::trigger::Notification;
-use storage::{Accepted, Command, Reply, ReplyValue, TenantRule, codec};
+use storage::{Accepted, Command, Reply, ReplyValue, TenantRule};
 use tokio::time::Instant;
 
 use crate::current::{self, set_written};
@@ -28,6 +28,16 @@ impl<T> WriteResult<T> {
     }
 }
 
+/// Rejects the present request if it has an idempotency key. For what no receipt can repeat: the text
+/// of an API key, which is kept nowhere, and writes that find by themselves what they change, because
+/// a repetition would find what was stored since.
+pub(crate) fn check_not_once() -> ApiResult<()> {
+    match current::is_once() {
+        true => Err(ApiError::idempotency_unsupported()),
+        false => Ok(()),
+    }
+}
+
 impl Session {
     /// Submits a command of the caller and waits until this node reflects it, at most [`APPLY_WAIT`].
     /// After that the caller gets its response all the same, with the true index for its next read.
@@ -36,40 +46,22 @@ impl Session {
     where
         C: TenantRule + Into<TenantAction>,
     {
-        self.submit_action(current::receipt(None), command.into()).await?.map(value_of)
+        self.submit_action(command.into()).await?.map(value_of)
     }
 
-    /// [`Self::submit`] for a part of what a request does, in several commands.
-    pub(super) async fn submit_part<C>(&self, command: C) -> ApiResult<WriteResult<C::Reply>>
-    where
-        C: TenantRule + Into<TenantAction>,
-    {
-        let action = command.into();
-        let receipt = match current::is_once() {
-            true => current::receipt(Some(&codec::encode(&self.command(action.clone())))),
-            false => None,
-        };
-        self.submit_action(receipt, action).await?.map(value_of)
-    }
-
-    /// A command of the caller.
-    fn command(&self, action: TenantAction) -> Command {
-        let actor = Some(self.caller.key);
-        Command { actor, ..Command::of_tenant(self.caller.tenant, action) }
-    }
-
-    async fn submit_action(
-        &self,
-        receipt: Option<ReceiptRequest>,
-        action: TenantAction,
-    ) -> ApiResult<WriteResult<Reply>> {
+    async fn submit_action(&self, action: TenantAction) -> ApiResult<WriteResult<Reply>> {
         self.service.memory.check_write(action.class())?;
-        let receipt = receipt.map(|receipt| {
+        let receipt = current::next_receipt().map(|receipt| {
             // A plain digest in the state would allow guessing a weak secret of a trigger.
             let body_hash = self.service.hooks.blind(receipt.body_hash);
             ReceiptRequest { body_hash, ..receipt }
         });
-        let command = Command { source: current::source(), receipt, ..self.command(action) };
+        let command = Command {
+            actor: Some(self.caller.key),
+            source: current::source(),
+            receipt,
+            ..Command::of_tenant(self.caller.tenant, action)
+        };
         let raft = &self.service.raft;
         let deadline = Instant::now() + DEADLINE;
         let turn = self.write_turn().await?;
