@@ -43,8 +43,8 @@ fn near(source: MemoryId, target: MemoryId) -> Command {
 
 /// Open memories with edges; and, if `with_closed`, as many closed ones with the same words, the same
 /// key point, and more edges to each open one than a search follows.
-fn engine(with_closed: bool) -> Engine {
-    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+fn engine(options: Options, with_closed: bool) -> Engine {
+    let mut engine = Engine::bootstrapped(DIMENSION, options);
     engine.fill(1, (0..MEMORIES).map(|number| memory(number, OPEN)));
     if with_closed {
         engine.fill(1, (0..MEMORIES).map(|number| memory(number, CLOSED)));
@@ -112,10 +112,27 @@ fn reads(engine: &Engine) -> Vec<(&'static str, String)> {
 
 #[test]
 fn closed_memories_change_no_read() {
-    let (alone, beside) = (engine(false), engine(true));
+    let of_default = |with_closed| engine(Options::default(), with_closed);
+    let (alone, beside) = (of_default(false), of_default(true));
     assert!(beside.reader.counts(TENANT).memories > alone.reader.counts(TENANT).memories);
     assert!(alone.reader.cold_memories(TENANT) > 10, "some are in the cold tier");
     for (without, with) in reads(&alone).into_iter().zip(reads(&beside)) {
         assert_eq!(without, with);
     }
+}
+
+/// The graph holds the memories of all namespaces, so what it misses would depend on closed ones.
+#[test]
+fn restricted_searches_are_exact() {
+    let with_graph = || Options { exact_max: 20, ..Options::default() };
+    let (alone, beside) = (engine(with_graph(), false), engine(with_graph(), true));
+    let query = vector("report of harbour 3");
+    for engine in [&alone, &beside] {
+        engine.wait_for_graph(&query);
+    }
+    let by_graph = beside.reader.searches().by_graph();
+    for (without, with) in reads(&alone).into_iter().zip(reads(&beside)) {
+        assert_eq!(without, with);
+    }
+    assert_eq!(beside.reader.searches().by_graph(), by_graph);
 }

@@ -2,6 +2,7 @@
 
 mod attacker;
 mod closed;
+mod closed_reads;
 mod cluster;
 mod connections;
 mod held_back;

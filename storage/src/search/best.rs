@@ -23,6 +23,9 @@
 //! nothing of rows that have too few (the bound of a block in block-max WAND). Some memories with the
 //! rarest words come before it: they raise the threshold early. The only possible error is a near
 //! neighbour that the graph misses and that neither heat nor keywords bring in.
+//!
+//! A caller to whom namespaces are closed gets an exact scan: which neighbours the graph misses depends
+//! on the memories that are closed to it.
 
 use roaring::RoaringBitmap;
 
@@ -38,7 +41,7 @@ const RAREST_SHARE: usize = 1_000;
 
 impl SearchPlan<'_> {
     /// The best `count` memories, and whether the graph was used. It is used only if more than
-    /// `exact_max` memories match.
+    /// `exact_max` memories match, and none is closed to the caller.
     pub(super) fn best(&self, count: usize, exact_max: usize) -> (TopK<Factors>, bool) {
         let mut best = TopK::new(count);
         let Some((candidates, similarity_max)) = self.graph_candidates(exact_max) else {
@@ -60,6 +63,9 @@ impl SearchPlan<'_> {
     /// the similarity of all other slots.
     fn graph_candidates(&self, exact_max: usize) -> Option<(RoaringBitmap, f32)> {
         let code = self.code.as_ref()?;
+        if !self.request.filter.access.is_unrestricted() {
+            return None;
+        }
         // Read before the graph search: slots that become covered later are still in
         // `uncovered`.
         let (graph, uncovered, error_max) = {
