@@ -155,7 +155,7 @@ soak: setup
 	@deploy/setup/node.sh "$(CACHE)" tests/azurite azurite
 	@cargo test --quiet --release -p tests \
 	    --features failpoints --test it backup_buckets -- --ignored --nocapture
-	@HEARTH_SECONDS=600 HEARTH_PERCENTILE=99 HEARTH_LATENCY_MS=100 HEARTH_REQUESTS=1000 HEARTH_SHARED=1 \
+	@HEARTH_SECONDS=600 HEARTH_PERCENTILE=99 HEARTH_LATENCY_MS=100 HEARTH_SLOWER=5 HEARTH_REQUESTS=1000 HEARTH_SHARED=1 \
 	    HEARTH_CONNECTIONS=1024 cargo test --quiet \
 	    --release -p tests --features failpoints --test it -- hostile::together hostile::shares \
 	    hostile::tenants hostile::connections --nocapture --test-threads 1

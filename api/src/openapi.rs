@@ -166,8 +166,11 @@ fn idempotency_key() -> Parameter {
 
 /// The response of every operation to a long path or long headers.
 fn too_long() -> Response {
-    let text = "The path and the headers are too long, or too many. There is no body.";
-    ResponseBuilder::new().description(text).build()
+    let text =
+        "The headers are too long, or too many. Over HTTP/2, beyond 16 KiB, there is no body.";
+    let schema = Ref::from_schema_name("Error");
+    let content = ContentBuilder::new().schema(Some(schema)).build();
+    ResponseBuilder::new().description(text).content("application/json", content).build()
 }
 
 /// Describes a response, if the attributes of its handler do not.

@@ -129,15 +129,23 @@ fn certificates(config: &Config) -> CheckResult {
 /// Other nodes must accept this node's certificate at the address that they use, and this node
 /// theirs.
 fn peer_certificate(config: &Config) -> CheckResult {
+    let host = advertised_host(config);
+    tls::check_peer(&config.peer, &host).map_err(rejected_at(&host))?;
+    Ok(format!("valid for {host}"))
+}
+
+fn advertised_host(config: &Config) -> String {
     let address = config.peer.advertised_address();
     let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
-    let host = host.trim_matches(['[', ']']);
-    tls::check_peer(&config.peer, host).map_err(|error| {
+    host.trim_matches(['[', ']']).to_owned()
+}
+
+fn rejected_at(host: &str) -> impl Fn(String) -> String {
+    move |error| {
         format!(
             "another node would reject it at {host}: {error}. `hearth certs --host {host}` names it"
         )
-    })?;
-    Ok(format!("valid for {host}"))
+    }
 }
 
 /// The other nodes connect to the address in their list of members.
@@ -151,10 +159,12 @@ fn own_address(config: &Config) -> CheckResult {
     }
 }
 
-/// What other nodes need of this one. At another address than the others know, it takes part in nothing.
-/// A certificate may be renewed while it runs.
+/// What other nodes need of this one. At another address than the others know, or than its certificate
+/// names, it takes part in nothing. An expired certificate may be renewed while it runs.
 pub(crate) fn check_peer_settings(config: &Config) -> Result<(), String> {
     own_address(config)?;
+    let host = advertised_host(config);
+    tls::check_peer_name(&config.peer, &host).map_err(rejected_at(&host))?;
     if let Err(reason) = peer_certificate(config) {
         tracing::error!(reason, "the peer certificate does not fit");
     }

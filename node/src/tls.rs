@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use raft::PeerTls;
+use rustls::client::verify_server_name;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::{WantsServerCert, WebPkiClientVerifier};
+use rustls::server::{ParsedCertificate, WantsServerCert, WebPkiClientVerifier};
 use rustls::{
     ClientConfig, ClientConnection, ConfigBuilder, RootCertStore, ServerConfig, ServerConnection,
 };
@@ -98,6 +99,14 @@ pub(crate) fn check_peer(config: &Peer, host: &str) -> Result<(), String> {
         client.process_new_packets().map_err(text)?;
     }
     Ok(())
+}
+
+/// Checks that the certificate names this host, whenever it is valid.
+pub(crate) fn check_peer_name(config: &Peer, host: &str) -> Result<(), String> {
+    let chain = certificates(&config.certificate)?;
+    let own = ParsedCertificate::try_from(&chain[0]).map_err(text)?;
+    let name = ServerName::try_from(host).map_err(text)?;
+    verify_server_name(&own, &name).map_err(text)
 }
 
 /// For calls to other nodes.

@@ -103,3 +103,19 @@ async fn changed_certificates_are_used_without_a_signal() {
     cluster.create(&labelled("the cluster works")).await;
     assert_equal_states(&cluster).await;
 }
+
+/// It would take part in nothing. An expired certificate may be renewed while it runs.
+#[tokio::test]
+async fn node_that_others_would_reject_ends() {
+    let cluster = options().nodes(3).start();
+    cluster.kill();
+    let elsewhere = ("HEARTH__PEER__ADDRESS", "elsewhere.example:4282");
+    let log = cluster.failed_start(&[elsewhere]).await;
+    assert!(log.contains("which cluster.members has for this node: set peer.address"), "{log}");
+    renew(&cluster, "elsewhere.example", "30").await;
+    let log = cluster.failed_start(&[]).await;
+    let reason = "another node would reject it at 127.0.0.1: ";
+    assert!(log.contains(reason) && log.contains("`hearth certs --host 127.0.0.1`"), "{log}");
+    renew(&cluster, "127.0.0.1", "30").await;
+    cluster.restart().await;
+}

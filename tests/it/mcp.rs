@@ -183,24 +183,45 @@ async fn agents_direct_webhooks_to_allowed_hosts_only() {
     tool(&node, name, create("anywhere.example")).await;
 }
 
+/// A destructive tool does more than add; an idempotent one may be called again.
 #[tokio::test]
 async fn annotations_of_tools_are_true() {
     let node = options().start();
     let annotations = async |role: &str| {
         let key = node.post("/keys", &json!({"name": role, "role": role})).await;
         let tools = call_as(&node, Some(&key), "tools/list", json!({})).await;
-        let tools = array(&tools.body["result"]["tools"]).iter().cloned();
-        let named = |tool: Value| (string(&tool["name"]).to_owned(), tool["annotations"].clone());
-        tools.map(named).collect::<std::collections::BTreeMap<_, _>>()
+        let described = |tool: &Value| {
+            let hints = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
+            let set = hints.into_iter().filter(|hint| tool["annotations"][hint] == true);
+            let set: Vec<_> = set.map(|hint| hint.trim_end_matches("Hint")).collect();
+            let name = string(&tool["name"]).trim_start_matches("sulcus_");
+            format!("{name}: {}", set.join(" "))
+        };
+        let mut all: Vec<_> = array(&tools.body["result"]["tools"]).iter().map(described).collect();
+        all.sort_unstable();
+        all
     };
-    let (agent, reader) = (annotations("agent").await, annotations("reader").await);
-    assert_eq!(agent["sulcus_update"]["destructiveHint"], true);
-    assert_eq!(agent["sulcus_forget"]["destructiveHint"], true);
-    assert_eq!(agent["sulcus_search"]["readOnlyHint"], false, "it warms");
-    assert_eq!(agent["sulcus_context"]["readOnlyHint"], false);
-    assert_eq!(reader["sulcus_search"]["readOnlyHint"], true);
-    assert_eq!(agent["sulcus_trigger_create"]["openWorldHint"], true);
-    assert_eq!(agent["sulcus_list"]["readOnlyHint"], true);
+    let of_agent = [
+        "context: ",
+        "feedback: destructive",
+        "forget: destructive idempotent",
+        "hot_nodes: readOnly idempotent",
+        "list: readOnly idempotent",
+        "pin: destructive idempotent",
+        "relate: idempotent",
+        "remember: ",
+        "search: ",
+        "status: readOnly idempotent",
+        "trigger_create: openWorld",
+        "trigger_delete: destructive idempotent",
+        "trigger_list: readOnly idempotent",
+        "unpin: destructive idempotent",
+        "update: destructive idempotent",
+    ];
+    assert_eq!(annotations("agent").await, of_agent);
+    // Searches of a reader warm nothing.
+    let reader = annotations("reader").await;
+    assert!(reader.iter().all(|tool| tool.ends_with(": readOnly idempotent")), "{reader:?}");
 }
 
 #[tokio::test]
@@ -261,8 +282,16 @@ async fn wrong_calls_explain_themselves() {
     }
     let unknown = call_as(&node, None, "nonsense/method", json!({})).await;
     assert_eq!(unknown.body["error"]["code"], -32_601, "{}", unknown.body);
+    assert_eq!(
+        unknown.body["error"]["data"]["request_id"],
+        unknown.headers["x-request-id"].to_str().unwrap()
+    );
     let malformed = call_as(&node, None, "tools/call", json!({"name": 7})).await;
     assert_eq!(malformed.body["error"]["code"], -32_602, "{}", malformed.body);
+    assert_eq!(
+        malformed.body["error"]["data"]["request_id"],
+        malformed.headers["x-request-id"].to_str().unwrap()
+    );
     let url = format!("{}/mcp", node.url());
     for method in [Method::GET, Method::DELETE] {
         // Also without a key.
@@ -278,6 +307,10 @@ async fn wrong_calls_explain_themselves() {
         let rejected = post(body).await;
         assert_eq!(rejected.status, StatusCode::BAD_REQUEST);
         assert_eq!(rejected.body["error"]["code"], code);
+        assert_eq!(
+            rejected.body["error"]["data"]["request_id"],
+            rejected.headers["x-request-id"].to_str().unwrap()
+        );
     }
     let without_key = node.client.post(&url).json(&json!({})).send().await.unwrap();
     assert_eq!(without_key.status(), StatusCode::UNAUTHORIZED);

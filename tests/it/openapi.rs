@@ -31,6 +31,8 @@ async fn reference_page_loads_only_from_the_node() {
     }
     let initializer = text("swagger-initializer.js").await;
     assert!(initializer.contains("/api/v1/openapi.json"));
+    let missing = cluster.bare_request(Method::GET, "/docs/nothing").send().await;
+    missing.assert_error(404, "no_such_path");
     let is_local = initializer.contains(r#""validatorUrl": "none""#);
     assert!(is_local, "it contacts no other server: {initializer}");
 }

@@ -1,9 +1,10 @@
 //! A node that opens its data is alive at once, and not ready: it says how far it is.
 
-#![cfg(feature = "failpoints")]
+use std::path::Path;
 
 use super::*;
 
+#[cfg(feature = "failpoints")]
 #[tokio::test]
 async fn starting_node_is_alive_and_reports_progress() {
     let cluster = options().start();
@@ -25,4 +26,41 @@ async fn starting_node_is_alive_and_reports_progress() {
     let found = cluster.get(&format!("/agent/nodes/{stored}")).await;
     assert_eq!(found["label"], "before the restart");
     drop(starting);
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to.join(entry.file_name())),
+            false => drop(std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
+        }
+    }
+}
+
+/// An operator copies the data folder of a node to another machine, and starts both.
+#[tokio::test]
+async fn copy_of_a_node_is_reported_by_its_peers() {
+    let cluster = options().nodes(3).start();
+    let [_, original] = cluster.leader_first().await;
+    original.shut_down().await;
+    let data = cluster.folder().join("copied");
+    copy(&original.data(), &data);
+    original.restart().await;
+    let [public, operator, peer] = free_ports().map(|port| port.local_addr().unwrap().to_string());
+    let address = original.peer_address();
+    let _twin = original.serve_with(&[
+        ("HEARTH__NODE__DATA", data.to_str().unwrap()),
+        ("HEARTH__PUBLIC__LISTEN", &public),
+        ("HEARTH__OPERATOR__LISTEN", &operator),
+        ("HEARTH__PEER__LISTEN", &peer),
+        ("HEARTH__PEER__ADDRESS", &address),
+    ]);
+    let logs = async || {
+        let others = cluster.nodes().filter(|node| node.id() != original.id());
+        others.map(|node| std::fs::read_to_string(node.data().join("node.log")).unwrap()).collect()
+    };
+    let is_reported =
+        |logs: &Vec<String>| logs.iter().any(|log| log.contains("two processes send as this node"));
+    eventually("a peer reports it", logs, is_reported).await;
 }

@@ -154,7 +154,9 @@ fn malformed(bytes: &Bytes) -> Option<Response> {
         Ok(_) if bytes.trim_ascii().starts_with(b"[") => (-32_600, "batches are not supported"),
         Ok(_) => return None,
     };
-    let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message}});
+    let data = json!({ "request_id": current::request_id() });
+    let error = json!({"code": code, "message": message, "data": data});
+    let error = json!({"jsonrpc": "2.0", "id": null, "error": error});
     let headers = [(CONTENT_TYPE, "application/json")];
     Some((StatusCode::BAD_REQUEST, headers, error.to_string()).into_response())
 }

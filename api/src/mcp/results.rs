@@ -33,6 +33,14 @@ pub(super) struct MemoryView {
     /// `hot`, or `cold` if it is archived.
     tier: MemoryTier,
     key_points: Vec<String>,
+    /// Name of the key that stored it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    agent: Option<String>,
+    /// Name of the key that last changed its text, if it is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    changed_by: Option<String>,
     /// The memory that replaces this one: use that.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -48,6 +56,8 @@ pub(super) struct MemoryView {
 impl MemoryView {
     pub(super) fn new(record: &MemoryRecord, score: Option<f64>) -> Self {
         let memory = &record.memory;
+        let agent = memory.origin.agent.clone();
+        let editor = memory.changed_by.as_ref().map(|editor| editor.agent.clone());
         Self {
             id: Id(record.id),
             label: memory.label.clone(),
@@ -57,6 +67,8 @@ impl MemoryView {
             is_pinned: memory.is_pinned,
             tier: OneOf(memory.tier()),
             key_points: memory.key_points.clone(),
+            changed_by: editor.filter(|editor| Some(editor) != agent.as_ref()),
+            agent,
             superseded_by: memory.superseded_by.map(Id),
             created_at: Time(memory.created_at),
             updated_at: Time(memory.updated_at),

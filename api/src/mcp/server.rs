@@ -15,6 +15,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::json;
 
 use crate::app::VERSION;
 use crate::current::{self, Current};
@@ -61,13 +62,20 @@ impl Server {
         work: impl Future<Output = Result<T, ErrorData>> + Send,
     ) -> Result<T, ErrorData> {
         let work = current::within(self.current.clone(), work);
-        tokio::select! {
+        let done = tokio::select! {
             done = AssertUnwindSafe(work).catch_unwind() => done.unwrap_or_else(|_| {
                 tracing::error!("a request of MCP panicked");
                 Err(internal())
             }),
             () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
-        }
+        };
+        done.map_err(|error| self.named(error))
+    }
+
+    /// The error with the id of the request, as errors outside of MCP have it.
+    fn named(&self, error: ErrorData) -> ErrorData {
+        let id = self.current.as_ref().map(|current| current.id.as_str());
+        ErrorData { data: Some(json!({ "request_id": id })), ..error }
     }
 }
 
@@ -135,7 +143,7 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(tool) = self.tool(&request.name) else {
             let message = format!("this key has no tool {:?}", request.name);
-            return Err(ErrorData::invalid_params(message, None));
+            return Err(self.named(ErrorData::invalid_params(message, None)));
         };
         let arguments = request.arguments.unwrap_or_default();
         let work = async { Ok(tool.call(self.call.clone(), arguments).await.into()) };
@@ -194,7 +202,8 @@ impl ServerHandler for Server {
         };
         let has = |tool: &str| self.tool(tool).is_some();
         let text = resources::prompt(&request.name, has, argument).ok_or_else(|| {
-            ErrorData::invalid_params(format!("there is no prompt {:?}", request.name), None)
+            let message = format!("there is no prompt {:?}", request.name);
+            self.named(ErrorData::invalid_params(message, None))
         })?;
         Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]).into())
     }
@@ -205,11 +214,11 @@ impl ServerHandler for Server {
         request: CustomRequest,
         _: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        match request.method.as_str() {
+        Err(self.named(match request.method.as_str() {
             "tools/call" | "resources/read" | "prompts/get" => {
-                Err(ErrorData::invalid_params("the parameters are malformed", None))
+                ErrorData::invalid_params("the parameters are malformed", None)
             }
-            _ => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)),
-        }
+            _ => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None),
+        }))
     }
 }

@@ -39,12 +39,16 @@ enum Effect {
     Reads,
     /// It warms what it finds, and may fire triggers; that of a reader does neither.
     Recalls,
-    /// A repeated call changes nothing more.
-    Sets,
-    /// As [`Self::Sets`], and what was there before is lost.
+    /// It changes memories by as much again at each call: their heat.
+    Moves,
+    /// It adds what is absent: a repeated call changes nothing more.
+    AddsOnce,
+    /// It changes what is there: a repeated call changes nothing more.
     Replaces,
+    /// It adds. That a new memory replaces an old one is a mark on the old one, which stays as it is.
     Adds,
-    /// What is added may send memories to other hosts.
+    /// What is added may send memories to hosts that this call names. Other calls reach only hosts that
+    /// were named so before.
     AddsSender,
     Deletes,
 }
@@ -55,8 +59,8 @@ impl Effect {
         let reads = matches!(self, Self::Reads | Self::Recalls) && !recalls;
         ToolAnnotations::new()
             .read_only(reads)
-            .destructive(matches!(self, Self::Replaces | Self::Deletes))
-            .idempotent(!recalls && !matches!(self, Self::Adds | Self::AddsSender))
+            .destructive(matches!(self, Self::Moves | Self::Replaces | Self::Deletes))
+            .idempotent(!recalls && !matches!(self, Self::Moves | Self::Adds | Self::AddsSender))
             .open_world(matches!(self, Self::AddsSender))
     }
 }
@@ -210,23 +214,23 @@ fn change_tools() -> Vec<Tool> {
             calls::update,
         ),
         tool(
-            ("sulcus_feedback", "Give feedback", Effect::Adds),
+            ("sulcus_feedback", "Give feedback", Effect::Moves),
             "Report whether a found memory helped, did not help, no longer holds or is wrong. It makes the \
              memory hotter or colder.",
             calls::feedback,
         ),
         tool(
-            ("sulcus_pin", "Pin a memory", Effect::Sets),
+            ("sulcus_pin", "Pin a memory", Effect::Replaces),
             "Pin a memory: it never cools, and each context begins with it. For rules that always hold.",
             calls::pin,
         ),
         tool(
-            ("sulcus_unpin", "Unpin a memory", Effect::Sets),
+            ("sulcus_unpin", "Unpin a memory", Effect::Replaces),
             "Let a memory cool again.",
             calls::unpin,
         ),
         tool(
-            ("sulcus_relate", "Relate two memories", Effect::Sets),
+            ("sulcus_relate", "Relate two memories", Effect::AddsOnce),
             "Create an edge between two memories. A recall of one also warms the other.",
             calls::relate,
         ),
@@ -265,18 +269,18 @@ fn trigger_tools() -> Vec<Tool> {
 fn graph_tools() -> Vec<Tool> {
     vec![
         tool(
-            ("create_entities", "Create entities", Effect::Sets),
+            ("create_entities", "Create entities", Effect::AddsOnce),
             "Create entities of the knowledge graph, each with statements about it. One that exists stays \
              as it is.",
             graph::create_entities,
         ),
         tool(
-            ("create_relations", "Create relations", Effect::Sets),
+            ("create_relations", "Create relations", Effect::AddsOnce),
             "Create relations between entities, in active voice.",
             graph::create_relations,
         ),
         tool(
-            ("add_observations", "Add observations", Effect::Sets),
+            ("add_observations", "Add observations", Effect::AddsOnce),
             "Add statements about entities that exist.",
             graph::add_observations,
         ),

@@ -96,7 +96,13 @@ pub fn public(app: &App, options: PublicOptions) -> Result<Router, String> {
     let (open, _) = health::routes().split_for_parts();
     // No external validator is contacted.
     let config = Config::from("/api/v1/openapi.json").validator_url("none");
-    let page = guarded(SwaggerUi::new("/docs").config(config).into(), DOCS_POLICY);
+    // Its own response for a file that it does not have is empty.
+    let page: Router<App> = SwaggerUi::new("/docs").config(config).into();
+    let page = page.layer(map_response(async |response: Response| match response.status() {
+        StatusCode::NOT_FOUND => no_such_path().into_response(),
+        _ => response,
+    }));
+    let page = guarded(page, DOCS_POLICY);
     // All responses share the bytes.
     let document = Bytes::from(openapi());
     let document = get(async move || ([(CONTENT_TYPE, "application/json")], document));
@@ -293,11 +299,13 @@ async fn name_process(mut response: Response) -> Response {
     response
 }
 
+fn no_such_path() -> ApiError {
+    ApiError::new(ErrorKind::NotFound, "no_such_path", "no endpoint has this path")
+}
+
 fn finish(routes: Router<App>, app: &App) -> Router {
     routes
-        .fallback(async || {
-            ApiError::new(ErrorKind::NotFound, "no_such_path", "no endpoint has this path")
-        })
+        .fallback(async || no_such_path())
         .method_not_allowed_fallback(async || {
             let message = "this path does not support the method";
             ApiError::new(ErrorKind::MethodNotAllowed, "method_not_allowed", message)

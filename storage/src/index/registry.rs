@@ -398,3 +398,23 @@ fn for_each<R: Record, const N: usize>(
 fn unknown_chain(number: u8) -> Error {
     Error::Corrupt { what: "key of an audit chain", detail: format!("chain {number}") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec;
+    use crate::table::key::Key;
+
+    #[test]
+    fn chain_of_no_known_kind_is_corruption() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = State::open(folder.path(), None).unwrap();
+        let mut key = Key::AuditEnds(TenantId(1), AuditChain::Data).bytes();
+        *key.last_mut().unwrap() = 9;
+        let mut batch = rocksdb::WriteBatch::default();
+        batch.put(key, codec::encode(&AuditEnds::default()));
+        state.write(batch).unwrap();
+        let opened = Registry::without_memories(&state, 0).map(drop);
+        assert!(matches!(opened, Err(Error::Corrupt { .. })), "{opened:?}");
+    }
+}

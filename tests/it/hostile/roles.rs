@@ -1,5 +1,7 @@
 //! Keys that climb: operations above their role, headers and paths that others interpret.
 
+use std::collections::BTreeSet;
+
 use super::attacker::connect_tls;
 use super::*;
 
@@ -62,6 +64,33 @@ async fn no_operation_is_above_its_role() {
         }
     }
     assert!(forbidden > 30 && tried > 100, "{forbidden} of {tried}");
+}
+
+/// Without a key, with the text of one that does not exist, and with the operator's: on every operation
+/// of the document, and on `/mcp`. Those that require no key are named.
+#[tokio::test]
+async fn requests_without_a_key_get_nothing() {
+    let cluster = options().env("FAILPOINTS", "authentication-delay=return").start();
+    let document = Document::committed();
+    let mut open = BTreeSet::new();
+    let mcp = [(Method::POST, "/mcp", &Value::Null)];
+    for (method, path, operation) in document.operations().chain(mcp) {
+        let path = path.replace("{id}", "01a22110-5bc3-75b7-a596-c83491ee9caa");
+        let unknown = format!("Bearer {}x", &cluster.key[..cluster.key.len() - 1]);
+        let of_operator = format!("Bearer {}", cluster.operator_key);
+        for authorization in [None, Some(&unknown), Some(&of_operator)] {
+            let request = cluster.bare_request(method.clone(), &path);
+            let request = authorization
+                .into_iter()
+                .fold(request, |request, it| request.header("Authorization", it));
+            let response = request.json(&json!({})).send().await;
+            match response.status.is_success() {
+                true => drop(open.insert(string(&operation["operationId"]))),
+                false => response.assert_error(401, "unauthorized"),
+            }
+        }
+    }
+    assert_eq!(Vec::from_iter(open), ["livez", "readyz", "status_get"]);
 }
 
 /// Headers, and fields of bodies, that a proxy or a framework could interpret.
