@@ -4,6 +4,10 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 use super::*;
 
@@ -154,10 +158,24 @@ async fn example_receiver_checks_signatures() {
     create_webhook(&cluster, json!({"url": url, "webhook_secret": secret}), None).await;
     cluster.create(&json!({"label": "red fox"})).await;
     assert_eq!(line(), "fired: red fox");
-    let forged = reqwest::Client::new().post(&url).body("{}");
-    let forged = forged
-        .header("webhook-id", "msg_1")
-        .header("webhook-timestamp", "1")
-        .header("webhook-signature", "v1,AAAA");
-    assert_eq!(forged.send().await.unwrap().status(), StatusCode::UNAUTHORIZED);
+    // A wrong signature, an old delivery with its own signature, and the check itself.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let key = STANDARD.decode(&secret["whsec_".len()..]).unwrap();
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &key);
+    let body = json!({"node": {"label": "again"}}).to_string();
+    let signature = |time: u64| {
+        let tag = ring::hmac::sign(&key, format!("msg_1.{time}.{body}").as_bytes());
+        format!("v1,{}", STANDARD.encode(tag))
+    };
+    for (time, signature, status) in [
+        (now, "v1,AAAA".to_owned(), StatusCode::UNAUTHORIZED),
+        (now, signature(now - 1), StatusCode::UNAUTHORIZED),
+        (now - 3_600, signature(now - 3_600), StatusCode::UNAUTHORIZED),
+        (now, signature(now), StatusCode::NO_CONTENT),
+    ] {
+        let sent = reqwest::Client::new().post(&url).body(body.clone());
+        let sent = sent.header("webhook-id", "msg_1").header("webhook-signature", &signature);
+        let sent = sent.header("webhook-timestamp", time.to_string()).send().await.unwrap();
+        assert_eq!(sent.status(), status, "{time} {signature}");
+    }
 }

@@ -199,6 +199,31 @@ test("addresses that lead nowhere are explained", async () => {
   await page.context().close();
 });
 
+test("an address sends requests to no path but its own", async () => {
+  const page = await browser.open(cluster.url(), cluster.key);
+  const paths = [];
+  page.on("request", (request) => paths.push(new URL(request.url()).pathname));
+  for (const hash of ["/graph/..%2F..%2F..%2Fkeys", "/memories/..%2F..%2Fkeys", "/graph/x%3Fa=b", "/memories/%2e%2e"]) {
+    paths.length = 0;
+    await go(page, hash);
+    await page.getByRole("alert").waitFor();
+    assert.ok(!paths.some((path) => path.endsWith("/keys") || path.endsWith("/agent")), paths.join(" "));
+  }
+  await page.context().close();
+});
+
+test("the sign-in page names files on the machine of the node only", async () => {
+  const hint = async (url) => {
+    const page = await browser.open(url, null);
+    await page.getByLabel("Key").waitFor();
+    const count = await page.getByText("admin.key").count();
+    await page.context().close();
+    return count;
+  };
+  assert.equal(await hint(cluster.url()), 1);
+  assert.equal(await hint(cluster.url().replace("127.0.0.1", "node")), 0);
+});
+
 test("a key is kept only where the person wants it, and not in the address", async () => {
   const page = await browser.open(cluster.url(), cluster.key);
   assert.equal(await page.evaluate(() => location.hash), "#/");
