@@ -12,6 +12,7 @@ use crate::codec;
 use crate::decide::counted::{Added, CountOf, Counted, counted_by};
 use crate::decide::last_puts::LAST_PUT_KINDS;
 use crate::error::Result;
+use crate::index::changed;
 use crate::index::triggers::Triggers;
 use crate::model::access::Access;
 use crate::model::cluster::{BatchId, Position};
@@ -443,7 +444,7 @@ impl Draft {
             Counted::Edges => counts.edges,
             Counted::Receipts(_) => counts.receipts,
         };
-        stored.saturating_add_signed(self.added.to((tenant, counted)))
+        changed(stored, self.added.to((tenant, counted)))
     }
 
     /// A limit of a tenant; `None` is unlimited.

@@ -52,9 +52,14 @@ pub(crate) fn slot_at(chunk: usize, row: usize) -> Slot {
     (chunk * CHUNK_ROWS + row) as Slot
 }
 
-/// A count without what was removed. Both come from the same command, so a count below zero is a bug:
+/// A count and its change. Both come from the same rows, so a count below zero is a bug:
 /// tests stop at it. A release goes on with 0: the rows are right, and the next start counts them.
+pub(crate) fn changed(count: u64, by: i64) -> u64 {
+    let sum = count.checked_add_signed(by);
+    debug_assert!(sum.is_some(), "a count of {count} changes by {by}");
+    sum.unwrap_or_default()
+}
+
 fn less(count: u64, removed: u64) -> u64 {
-    debug_assert!(removed <= count, "{removed} were removed of {count}");
-    count.saturating_sub(removed)
+    changed(count, -(removed as i64))
 }
