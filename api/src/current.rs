@@ -126,8 +126,7 @@ pub(crate) fn set_once_body(body: &[u8]) {
 
 /// The receipt of the next command of the present request, if that has an idempotency key. The
 /// commands are numbered: what a repetition does is decided by its body and by the receipts of the
-/// commands before. A request that finds by itself what it changes
-/// rejects the key.
+/// commands before. A request that reads before its first command what it changes rejects the key.
 pub(crate) fn next_receipt() -> Option<ReceiptRequest> {
     let receipt = |current: &Arc<Current>| {
         let once = current.once.get()?;

@@ -130,6 +130,7 @@ impl Reloader {
     }
 
     fn reload(&self) -> Result<(), String> {
+        fail::fail_point!("reload-credentials", |_| Err("a fault of the test".to_owned()));
         let new = Credentials::load(&self.config)?;
         // The only step that can fail is the first one.
         self.raft.reload_peer_tls(&new.peer_client)?;

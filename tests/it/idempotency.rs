@@ -111,6 +111,25 @@ async fn repetition_omits_texts_that_have_grown() {
     assert_eq!(results.len(), 50);
 }
 
+/// A result that is too large for a receipt. The repetition says that all is done, and does nothing.
+#[tokio::test]
+async fn large_result_is_done_once_and_not_returned() {
+    let cluster = options().start();
+    let key = denied_key(&cluster).await;
+    let closed = "closed-".to_owned() + &"x".repeat(57);
+    let rule = json!({"agent_id": "outsider", "namespace": closed, "policy": "deny"});
+    cluster.post("/namespaces/acl", &rule).await;
+    let ids = cluster.store_each((0..200).map(labelled)).await;
+    let patch = json!({"ids": ids, "namespace": closed});
+    let send = || {
+        let request = cluster.request_as(&key, Method::POST, "/agent/nodes/bulk-patch");
+        request.header("Idempotency-Key", "large").json(&patch).send()
+    };
+    let first = send().await.ok();
+    assert_eq!(first["errors"].as_array().map(Vec::len), Some(200), "{first}");
+    send().await.assert_error(409, "already_done");
+}
+
 /// What a request of the test sends: its address, and its body.
 type Sent = (String, Value);
 

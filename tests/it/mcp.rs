@@ -303,7 +303,8 @@ async fn wrong_calls_explain_themselves() {
         let request = node.client.post(&url).bearer_auth(&node.key);
         Request(request.header("content-type", "application/json").body(body)).send()
     };
-    for (body, code) in [("[]", -32_600), ("{", -32_700)] {
+    let of_client = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+    for (body, code) in [("[]", -32_600), ("{", -32_700), (of_client, -32_600)] {
         let rejected = post(body).await;
         assert_eq!(rejected.status, StatusCode::BAD_REQUEST);
         assert_eq!(rejected.body["error"]["code"], code);

@@ -123,7 +123,7 @@ async fn only_what_answers_is_recalled() {
 async fn searches_of_readers_warm_nothing() {
     let cluster = options().start();
     let trigger = json!({"event": "on_recall", "action": "tag", "action_config": {"tag": "read"}});
-    create_trigger(&cluster, &trigger).await;
+    let trigger = create_trigger(&cluster, &trigger).await;
     let id = cluster.store(&labelled("The user drinks tea")).await;
     let reader = cluster.post("/keys", &json!({"name": "reader", "role": "reader"})).await;
     for _ in 0..5 {
@@ -133,4 +133,7 @@ async fn searches_of_readers_warm_nothing() {
     }
     search(&cluster, "user drinks tea").await;
     recalled(&cluster, &id, 1).await;
+    let fired = async || cluster.get(&format!("/triggers/{}", self::id(&trigger))).await;
+    let fired = eventually("it fires", fired, |trigger| trigger["fire_count"] != 0).await;
+    assert_eq!(fired["fire_count"], 1, "for the search of the admin only");
 }

@@ -14,9 +14,9 @@ mod tools;
 
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
-use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -24,7 +24,7 @@ use axum::{Extension, Router};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::de::IgnoredAny;
-use serde_json::json;
+use serde_json::{Value, json};
 use storage::model::tenant::Role;
 use url::Url;
 
@@ -97,9 +97,10 @@ async fn serve(
         record_use(&parts, &app, Role::Agent);
     }
     match handled {
-        Ok(response) if response.status().is_client_error() && !is_json(response.headers()) => {
-            Err(rejected(response.status()))
-        }
+        Ok(response) if response.status().is_client_error() => match is_json(response.headers()) {
+            true => Ok(named(response.map(Body::new)).await),
+            false => Err(rejected(response.status())),
+        },
         Ok(response) => Ok(response.map(Body::new)),
         Err(_) if has_written() => {
             let message = "the write may or may not have happened: check before you repeat it";
@@ -111,6 +112,18 @@ async fn serve(
 
 fn is_json(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+}
+
+/// An error of the protocol, with the id of the request.
+async fn named(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    let bytes = to_bytes(body, MCP_BYTES_MAX).await.unwrap_or_default();
+    let mut message: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    if let Some(error) = message["error"].as_object_mut() {
+        error.insert("data".to_owned(), json!({ "request_id": current::request_id() }));
+    }
+    parts.headers.remove(CONTENT_LENGTH);
+    Response::from_parts(parts, Body::from(message.to_string()))
 }
 
 /// The error for a request that the protocol rejects, in place of its text.

@@ -11,6 +11,7 @@ use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::decide::trigger;
 use crate::error::Result;
+use crate::index::changed;
 use crate::model::id::{KeyId, TenantId, Timestamp};
 use crate::model::receipt::{
     RECEIPT_AGE_MIN_MICROS, RECEIPT_IDS_MAX, RECEIPT_REPLY_BYTES_MAX, RECEIPTS_MAX, Receipt,
@@ -79,10 +80,6 @@ pub(super) fn keep_receipt(
             if encoded.len() > RECEIPT_REPLY_BYTES_MAX {
                 encoded.clear();
             }
-            // A repetition of what changed nothing, or was rejected in all parts, is decided anew.
-            if retention == Retention::Hour {
-                return;
-            }
             WriteEffect::Reply(ids, encoded)
         }
     };
@@ -128,10 +125,7 @@ fn numbers(draft: &Draft, tenant: TenantId, owner: KeyId) -> (u64, u64) {
     let Some(index) = draft.base.index(tenant) else { return (0, 0) };
     let index = index.read();
     let (of_key, of_tenant) = draft.added_receipts(tenant, owner);
-    (
-        index.receipts.of_key(owner).saturating_add_signed(of_key),
-        index.receipts.total().saturating_add_signed(of_tenant),
-    )
+    (changed(index.receipts.of_key(owner), of_key), changed(index.receipts.total(), of_tenant))
 }
 
 /// Removes at most `limit` receipts of a key that were written until `until`, the oldest first.

@@ -306,6 +306,8 @@ pub(super) fn assert_documented(sent: &dyn Display, status: u16, body: &str) {
         let error: Value = serde_json::from_str(body).unwrap_or_default();
         let has_all = ["error", "message", "request_id"].iter().all(|name| error[name].is_string());
         // MCP reports an error of JSON-RPC so.
-        assert!(has_all || error["error"]["code"].is_i64(), "{status} {body} to {sent}");
+        let of_mcp = &error["error"];
+        let is_of_mcp = of_mcp["code"].is_i64() && of_mcp["data"]["request_id"].is_string();
+        assert!(has_all || is_of_mcp, "{status} {body} to {sent}");
     }
 }

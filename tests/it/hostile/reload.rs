@@ -105,6 +105,19 @@ async fn broken_credentials_change_nothing() {
     assert_eq!(certificate(&observer(&cluster), &cluster).await, old);
 }
 
+/// What failed is tried again, although no file changes any more.
+#[cfg(feature = "failpoints")]
+#[tokio::test]
+async fn failed_reload_is_tried_again() {
+    let cluster = options().env("FAILPOINTS", "reload-credentials=2*return").start();
+    let old = certificate(&observer(&cluster), &cluster).await;
+    certify(&cluster, cluster.folder(), 1).await;
+    let log = async || std::fs::read_to_string(cluster.data().join("node.log")).unwrap();
+    let log = eventually("a node reloads", log, |log| log.contains(RELOADED)).await;
+    assert_eq!(log.matches(FAILED).count(), 1, "one cause, one line");
+    assert_ne!(certificate(&observer(&cluster), &cluster).await, old);
+}
+
 /// As after the terminal that a node was started in is closed.
 #[tokio::test]
 async fn node_that_cannot_log_reloads_and_serves() {
