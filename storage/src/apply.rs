@@ -10,25 +10,25 @@ use std::sync::Arc;
 use rocksdb::WriteBatch;
 use serde::{Deserialize, Serialize};
 
+use crate::builder::Builder;
 use crate::change::{Batch, Change, RowWrite};
 use crate::checkpoint::Folder;
 use crate::codec;
 use crate::engine::{Engine, Options};
 use crate::error::{Error, Result};
-use crate::index::builder::Builder;
-use crate::index::data::{IndexChange, Terms};
-use crate::index::saved::SavedGraphs;
-use crate::index::tenant::TenantIndex;
-use crate::model::cluster::Position;
-use crate::model::id::{MemoryId, TenantId};
-use crate::model::journal::Cursor;
-use crate::model::memory::{Memory, MemoryState};
-use crate::model::models::VectorPlace;
 use crate::reader::Reader;
 use crate::received::{Received, Receiver};
 use crate::table::key::{Key, Kind, prefix};
 use crate::table::state::stage;
 use crate::table::view::View;
+use index::data::{IndexChange, Terms};
+use index::saved::SavedGraphs;
+use index::tenant::TenantIndex;
+use model::cluster::Position;
+use model::id::{MemoryId, TenantId};
+use model::journal::Cursor;
+use model::memory::{Memory, MemoryState};
+use model::models::VectorPlace;
 
 /// A committed log entry.
 pub struct Entry<'a> {
@@ -270,7 +270,7 @@ fn rows_of(position: &Position, changes: &[Change]) -> (WriteBatch, Vec<u64>) {
 /// Checks that this binary can read what follows these changes.
 fn check_readable(changes: &[Change]) -> Result<()> {
     changes.iter().try_for_each(|change| match change {
-        Change::ClusterPut(cluster) => cluster.check_readable(),
+        Change::ClusterPut(cluster) => Ok(cluster.check_readable()?),
         _ => Ok(()),
     })
 }

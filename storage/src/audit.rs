@@ -2,11 +2,11 @@
 
 use crate::codec;
 use crate::error::Result;
-use crate::model::audit::{AuditAction, AuditChain, AuditEnds, AuditEntry};
-use crate::model::id::{KeyId, TenantId};
 use crate::reader::Reader;
 use crate::table::key::Key;
 use crate::table::view::{Row, View};
+use model::audit::{AuditAction, AuditChain, AuditEnds, AuditEntry};
+use model::id::{KeyId, TenantId};
 
 /// Most entries that one page reads. A filter that passes few of them continues on the next page.
 const PAGE_READS_MAX: usize = 10_000;

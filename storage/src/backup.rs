@@ -8,12 +8,12 @@ use std::time::Duration;
 use crate::checkpoint::Folder;
 use crate::codec;
 use crate::error::{Error, Result};
-use crate::model::cluster::{Cluster, Incarnation, Position};
 use crate::row_faults::{RowFaults, row_faults};
 use crate::table::key::{Key, Kind};
 use crate::table::state::State;
 use crate::table::view::View;
 use crate::verify::hash_rows;
+use model::cluster::{Cluster, Incarnation, Position};
 
 /// What a copy of the state holds.
 #[derive(Debug, Clone, PartialEq, Eq)]

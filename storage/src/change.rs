@@ -6,25 +6,25 @@
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, Record};
-use crate::model::access::Rules;
-use crate::model::analytics::{LastReports, RecallStats, Usage};
-use crate::model::api_key::ApiKey;
-use crate::model::audit::{AuditChain, AuditEnds, AuditEntry, KeyUses};
-use crate::model::cluster::{BatchId, Cluster};
-use crate::model::delivery::{Delivery, DeliveryId, DeliveryStage, Outbox};
-use crate::model::edge::{Edge, RelationKey, relation_key};
-use crate::model::heat::Anchor;
-use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
-use crate::model::journal::{Cursor, Event, JournalPart};
-use crate::model::limits::Tenancy;
-use crate::model::memory::{Memory, MemoryState};
-use crate::model::models::{Models, VectorPlace};
-use crate::model::receipt::{Receipt, ReceiptKey, Retention};
-use crate::model::tenant::Tenant;
-use crate::model::tick::Tick;
-use crate::model::trigger::{Firings, Trigger};
-use crate::model::vector::Vector;
 use crate::table::key::{Key, Kind, prefix, prefix_end};
+use model::access::Rules;
+use model::analytics::{LastReports, RecallStats, Usage};
+use model::api_key::ApiKey;
+use model::audit::{AuditChain, AuditEnds, AuditEntry, KeyUses};
+use model::cluster::{BatchId, Cluster};
+use model::delivery::{Delivery, DeliveryId, DeliveryStage, Outbox};
+use model::edge::{Edge, RelationKey, relation_key};
+use model::heat::Anchor;
+use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
+use model::journal::{Cursor, Event, JournalPart};
+use model::limits::Tenancy;
+use model::memory::{Memory, MemoryState};
+use model::models::{Models, VectorPlace};
+use model::receipt::{Receipt, ReceiptKey, Retention};
+use model::tenant::Tenant;
+use model::tick::Tick;
+use model::trigger::{Firings, Trigger};
+use model::vector::Vector;
 
 /// A fact with absolute values. A `Put` contains the whole row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -193,7 +193,9 @@ impl Change {
                 delivery_rows(*tenant, *id, row, before.as_ref())
             }
             Self::DeliveryRemoved(tenant, id, stage) => {
-                [Key::Delivery(*tenant, *id), stage.key(*tenant, *id)].map(RowWrite::Delete).into()
+                [Key::Delivery(*tenant, *id), in_order(stage, *tenant, *id)]
+                    .map(RowWrite::Delete)
+                    .into()
             }
             Self::EventReplaced(tenant, cursor, row) => event_row(*tenant, *cursor, row),
             Self::ReceiptReplaced(tenant, owner, key, row) => {
@@ -296,21 +298,19 @@ fn delivery_rows(
     row: &Delivery,
     before: Option<&DeliveryStage>,
 ) -> Vec<RowWrite> {
-    let before = before.map(|stage| RowWrite::Delete(stage.key(tenant, id)));
+    let before = before.map(|stage| RowWrite::Delete(in_order(stage, tenant, id)));
     let present = [
         RowWrite::Put(Key::Delivery(tenant, id), codec::encode(row)),
-        RowWrite::Put(row.stage.key(tenant, id), Vec::new()),
+        RowWrite::Put(in_order(&row.stage, tenant, id), Vec::new()),
     ];
     before.into_iter().chain(present).collect()
 }
 
-impl DeliveryStage {
-    /// The key of a delivery in the order of this stage.
-    pub(crate) fn key(&self, tenant: TenantId, id: DeliveryId) -> Key {
-        match self {
-            Self::Pending(due_at) => Key::Due(tenant, *due_at, id),
-            Self::DeadLettered(at) => Key::DeadLetter(tenant, *at, id),
-        }
+/// The key of a delivery in the order of its stage.
+pub(crate) fn in_order(stage: &DeliveryStage, tenant: TenantId, id: DeliveryId) -> Key {
+    match stage {
+        DeliveryStage::Pending(due_at) => Key::Due(tenant, *due_at, id),
+        DeliveryStage::DeadLettered(at) => Key::DeadLetter(tenant, *at, id),
     }
 }
 

@@ -3,11 +3,8 @@
 //! An encoded record is a format byte, then bincode 2 with its standard configuration: integers
 //! of variable length, enum variants by position. So variants and formats are only appended.
 
-use std::fmt;
-use std::marker::PhantomData;
-
-use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::error::{Error, Result};
 
@@ -73,42 +70,6 @@ pub fn decode<R: Record>(bytes: &[u8]) -> Result<R> {
     Ok(record)
 }
 
-/// Decodes a list of at most `MAX` elements, for serde's `deserialize_with`. An element of one byte
-/// may take a hundred in memory, so a list that peers send needs a bound besides that of its bytes.
-///
-/// # Errors
-/// When there are more elements.
-pub fn bounded<'de, const MAX: usize, T, D>(
-    deserializer: D,
-) -> std::result::Result<Vec<T>, D::Error>
-where
-    T: Deserialize<'de>,
-    D: Deserializer<'de>,
-{
-    deserializer.deserialize_seq(Bounded::<MAX, T>(PhantomData))
-}
-
-struct Bounded<const MAX: usize, T>(PhantomData<T>);
-
-impl<'de, const MAX: usize, T: Deserialize<'de>> Visitor<'de> for Bounded<MAX, T> {
-    type Value = Vec<T>;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "at most {MAX} elements")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<Vec<T>, A::Error> {
-        let mut elements = Vec::new();
-        while let Some(element) = seq.next_element()? {
-            if elements.len() == MAX {
-                return Err(A::Error::custom(format_args!("more than {MAX} elements")));
-            }
-            elements.push(element);
-        }
-        Ok(elements)
-    }
-}
-
 /// Whether an enum had an unknown variant number. Variants are only appended, so a newer version
 /// wrote it. serde reports this as text only; a test below fails when that text changes.
 fn is_unknown_variant(error: &bincode::error::DecodeError) -> bool {
@@ -117,6 +78,9 @@ fn is_unknown_variant(error: &bincode::error::DecodeError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use model::bounded::bounded;
+    use model::vector::{ModelId, Vector};
+
     use super::*;
     use serde::Deserialize;
 
@@ -132,6 +96,14 @@ mod tests {
     crate::records! {
         Pair: 7, "pair";
         Known: 1, "known";
+    }
+
+    #[test]
+    fn stored_vector_bytes_are_fixed() {
+        let vector = Vector::quantise(ModelId([1; 8]), &[0.0, -2.0, 0.0]).unwrap();
+        let bytes = encode(&vector);
+        assert_eq!(bytes, [1, 1, 1, 1, 1, 1, 1, 1, 1, 6, 0, 0, 0x00, 0xbc, 0, 0]);
+        assert_eq!(vector.components().unwrap(), [0.0, -1.0, 0.0]);
     }
 
     #[test]

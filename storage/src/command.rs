@@ -15,9 +15,9 @@ use crate::decide::context::{Context, Decided};
 use crate::decide::draft::Draft;
 use crate::decide::rule::{Class, ClusterRule, TenantRule};
 use crate::decide::run::{run_for_cluster, run_for_tenant};
-use crate::model::id::{KeyId, TenantId};
-use crate::model::receipt::ReceiptRequest;
 use crate::reply::Reply;
+use model::id::{KeyId, TenantId};
+use model::receipt::ReceiptRequest;
 
 pub use crate::decide::bulk::BulkFilter;
 pub use crate::decide::cluster::{
@@ -80,7 +80,6 @@ macro_rules! commands {
     ) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-        #[expect(missing_docs, reason = "each variant is the struct of its name")]
         pub enum $all {
             $($command($command),)+
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::change::Change;
-use crate::model::journal::EventName;
+use model::journal::EventName;
 
 /// Ticks, and events by kind.
 #[derive(Default)]

@@ -9,13 +9,13 @@ use parking_lot::RwLock;
 use rocksdb::Env;
 
 use crate::error::Result;
-use crate::index::registry::Registry;
-use crate::model::cluster::Position;
-use crate::model::id::{TenantId, Timestamp};
-use crate::model::thermo::Thermo;
+use crate::registry::Registry;
 use crate::table::key::Key;
 use crate::table::state::State;
 use crate::table::view::View;
+use model::cluster::Position;
+use model::id::{TenantId, Timestamp};
+use model::thermo::Thermo;
 
 /// Options for opening an engine.
 #[derive(Clone)]

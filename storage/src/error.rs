@@ -3,8 +3,9 @@
 
 use std::path::PathBuf;
 
-use crate::model::id::TenantId;
-use crate::model::release::Release;
+use model::id::TenantId;
+use model::release::NeedsRelease;
+use model::vector::VectorFault;
 
 /// Result of engine calls.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -29,18 +30,9 @@ pub enum Error {
         /// The unknown format or variant.
         detail: String,
     },
-    /// The cluster has a feature level that only a newer version of Hearth knows. Nothing is damaged.
-    #[error(
-        "the data needs version {needed} of Hearth or a later one, since its cluster has feature level \
-         {}: this is version {own} with level {}",
-        needed.level, own.level
-    )]
-    NeedsRelease {
-        /// The release that it needs.
-        needed: Release,
-        /// That of this binary.
-        own: Release,
-    },
+    /// The cluster has a feature level that only a newer version of Hearth knows.
+    #[error(transparent)]
+    NeedsRelease(#[from] NeedsRelease),
     /// RocksDB failed. A checksum error is one of these.
     #[error("storage engine failed to {action}: {source}")]
     Engine {
@@ -62,6 +54,12 @@ pub enum Error {
     /// A caller broke the contract of the engine: a bug in Hearth.
     #[error("engine misused: {0}")]
     Misuse(String),
+}
+
+impl From<VectorFault> for Error {
+    fn from(fault: VectorFault) -> Self {
+        Self::Corrupt { what: "vector", detail: fault.to_string() }
+    }
 }
 
 impl Error {

@@ -4,16 +4,16 @@ use crate::change::all_of;
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::import::ImportedMemory;
-use crate::model::access::Access;
-use crate::model::cluster::Position;
-use crate::model::edge::Edge;
-use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
-use crate::model::memory::Memory;
-use crate::model::trigger::{Firings, Trigger};
-use crate::model::vector::Vector;
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, fixed, split};
 use crate::table::view::View;
+use model::access::Access;
+use model::cluster::Position;
+use model::edge::Edge;
+use model::id::{MemoryId, TenantId, Timestamp, TriggerId};
+use model::memory::Memory;
+use model::trigger::{Firings, Trigger};
+use model::vector::Vector;
 
 /// A part of an export, in this order.
 pub enum Exported {

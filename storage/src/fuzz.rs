@@ -7,19 +7,19 @@ use crate::change::{Batch, Change, RowWrite};
 use crate::codec::{Record, decode, encode};
 use crate::command::{Command, CreateMemories, CreateTrigger, RecordAttempts};
 use crate::model;
-use crate::model::cluster::{BatchId, Position};
-use crate::model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryId, DeliveryStage};
-use crate::model::edge::Edge;
-use crate::model::heat::Anchor;
-use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
-use crate::model::journal::{Cursor, DeliveryNext, Event, EventKind, JournalPart};
-use crate::model::memory::{DecayClass, Memory, MemoryType};
-use crate::model::origin::Origin;
-use crate::model::template::{MESSAGE_BYTES_MAX, TemplateContext};
-use crate::model::temporal::window;
-use crate::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
-use crate::model::vector::{ModelId, Vector};
 use crate::new_memory::NewMemory;
+use model::cluster::{BatchId, Position};
+use model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryId, DeliveryStage};
+use model::edge::Edge;
+use model::heat::Anchor;
+use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
+use model::journal::{Cursor, DeliveryNext, Event, EventKind, JournalPart};
+use model::memory::{DecayClass, Memory, MemoryType};
+use model::origin::Origin;
+use model::template::{MESSAGE_BYTES_MAX, TemplateContext};
+use model::temporal::window;
+use model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
+use model::vector::{ModelId, Vector};
 
 /// A function of arbitrary bytes that panics if a property does not hold.
 #[derive(Clone, Copy)]

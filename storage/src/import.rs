@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::heat::Anchor;
-use crate::model::id::MemoryId;
-use crate::model::memory::Memory;
-use crate::model::vector::Vector;
+use model::heat::Anchor;
+use model::id::MemoryId;
+use model::memory::Memory;
+use model::vector::Vector;
 
 /// Most edges or triggers of a command.
 pub const IMPORT_MAX: usize = 200;

@@ -20,6 +20,7 @@
 mod apply;
 mod audit;
 pub mod backup;
+mod builder;
 mod change;
 mod checkpoint;
 pub mod codec;
@@ -33,22 +34,21 @@ pub mod file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod import;
-mod index;
 mod journal;
 mod log;
-pub mod model;
 mod new_memory;
 mod outbox;
 mod parts;
 mod patch;
 mod reader;
+mod rebuild;
 mod receipts;
 mod received;
 mod records;
+mod registry;
 mod reply;
 mod row_faults;
 mod search;
-mod simd;
 mod table;
 mod traces;
 mod unembedded;
@@ -102,6 +102,8 @@ pub use unembedded::Unembedded;
 pub use verify::{Verifier, VerifyResult};
 
 pub use model::memory::Signal;
+/// The domain types, and the words of texts.
+pub use {model, text};
 
 /// The file system of a store.
 pub use rocksdb::Env;

@@ -16,10 +16,10 @@ use rocksdb::statistics::Ticker;
 use rocksdb::{DB, DBRecoveryMode, Direction, Env, IteratorMode, ReadOptions, WriteBatch};
 
 use crate::error::{Error, Result};
-use crate::model::cluster::{GROUP, GroupId};
 use crate::table::key::fixed;
 use crate::table::state;
 use crate::table::view::Row;
+use model::cluster::{GROUP, GroupId};
 
 const ENTRY: u8 = 0x01;
 const NAMED: u8 = 0x02;

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::details::DetailsPatch;
-use crate::model::limits::OwnLimits;
-use crate::model::memory::{DecayClass, MemoryType};
-use crate::model::tenant::TenantState;
-use crate::model::trigger::TriggerAction;
-use crate::model::vector::Vector;
+use model::details::DetailsPatch;
+use model::limits::OwnLimits;
+use model::memory::{DecayClass, MemoryType};
+use model::tenant::TenantState;
+use model::trigger::TriggerAction;
+use model::vector::Vector;
 
 /// Changes to a memory; `None` leaves a field as it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

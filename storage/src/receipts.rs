@@ -1,10 +1,10 @@
 //! Reading the receipts of writes by age, to remove them.
 
 use crate::error::Result;
-use crate::model::id::{KeyId, TenantId, Timestamp};
-use crate::model::receipt::{ReceiptKey, Retention};
 use crate::reader::Reader;
 use crate::table::key::{Key, receipt_of};
+use model::id::{KeyId, TenantId, Timestamp};
+use model::receipt::{ReceiptKey, Retention};
 
 impl Reader {
     /// The first `limit` receipts of an API key at or before `until` that pass `filter`, the

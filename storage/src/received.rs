@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::checkpoint::Folder;
 use crate::engine::{Engine, Options};
 use crate::error::Result;
-use crate::model::cluster::Position;
 use crate::reader::Reader;
+use model::cluster::Position;
 
 /// Opens received states. The caller opens one at a time.
 pub struct Receiver {

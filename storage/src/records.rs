@@ -1,7 +1,5 @@
 //! All records of this crate: each stored or sent type with its format and its name.
 
-use crate::model;
-
 /// Implements `Record` for types: each with its format and its name.
 #[macro_export]
 macro_rules! records {

@@ -2,20 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::{assert_ascending, bounded};
+use crate::codec::assert_ascending;
 use crate::import::IMPORT_MAX;
-use crate::index::data::Counts;
-use crate::model::access::Rule;
-use crate::model::api_key::ApiKey;
-use crate::model::delivery::DeadLetterCursor;
-use crate::model::edge::{EDGES_MAX, Edge};
-use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
-use crate::model::limits::{Limit, Tier};
-use crate::model::memory::MemoryRecord;
-use crate::model::receipt::RECEIPT_IDS_MAX;
-use crate::model::tenant::Tenant;
-use crate::model::thermo::{SettingFault, Thermo};
-use crate::model::trigger::{Firings, Notification, Trigger};
+use index::data::Counts;
+use model::access::Rule;
+use model::api_key::ApiKey;
+use model::bounded::bounded;
+use model::delivery::DeadLetterCursor;
+use model::edge::{EDGES_MAX, Edge};
+use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
+use model::limits::{Limit, Tier};
+use model::memory::MemoryRecord;
+use model::receipt::RECEIPT_IDS_MAX;
+use model::tenant::Tenant;
+use model::thermo::{SettingFault, Thermo};
+use model::trigger::{Firings, Notification, Trigger};
 
 /// Most memories of a bulk command, and so of its reply.
 pub const BULK_MAX: usize = 500;

@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::change::in_order;
 use crate::codec;
 use crate::error::Result;
-use crate::model::delivery::Delivery;
-use crate::model::edge::RelationKey;
-use crate::model::id::{KeyId, MemoryId, TenantId};
-use crate::model::receipt::Receipt;
 use crate::table::key::{
     Key, Kind, delivery_of, fixed, prefix, prefix_end, receipt_key_of, receipt_of, split,
 };
 use crate::table::state::Snapshot;
 use crate::table::view::{Row, View};
+use model::delivery::Delivery;
+use model::edge::RelationKey;
+use model::id::{KeyId, MemoryId, TenantId};
+use model::receipt::Receipt;
 
 /// Faults that are named. All are counted.
 const NAMED_MAX: usize = 100;
@@ -212,7 +213,7 @@ impl Search<'_> {
     fn delivery(&self, (key, value): &Row) -> Checked {
         let ((tenant, _), id) = (split(key)?, delivery_of(key)?);
         let delivery: Delivery = codec::decode(value)?;
-        let stage = delivery.stage.key(tenant, id);
+        let stage = in_order(&delivery.stage, tenant, id);
         Ok((!self.has(&stage)?).then_some("it is in no order of time"))
     }
 

@@ -8,13 +8,13 @@ use crate::codec;
 use crate::decide::purge::TraceRows;
 use crate::error::Result;
 use crate::journal::event_row;
-use crate::model::delivery::Delivery;
-use crate::model::id::{KeyId, MemoryId, TenantId};
-use crate::model::journal::{Event, EventKind, JournalPart};
-use crate::model::receipt::{Receipt, WriteEffect};
 use crate::reader::Reader;
 use crate::table::key::{Kind, delivery_of, receipt_key_of};
 use crate::table::view::View;
+use model::delivery::Delivery;
+use model::id::{KeyId, MemoryId, TenantId};
+use model::journal::{Event, EventKind, JournalPart};
+use model::receipt::{Receipt, WriteEffect};
 
 /// Whose traces are meant.
 #[derive(Debug, Clone, Default)]

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use storage::model::limits::Limit;
 use storage::model::trigger_match::SkipReason;
-use storage::model::words::words;
+use storage::text::words::words;
 
 use crate::common::line::{Line, by_name};
 use crate::common::print::{change_text, factors_text, memory_text, name, outcome};

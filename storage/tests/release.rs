@@ -34,7 +34,7 @@ fn higher_level_stops_a_node_first() {
     let entry = Entry { index, log_id: vec![1], body: EntryBody::Batch(&bytes) };
     let error = engine.writer.apply(entry).unwrap_err();
     assert!(
-        matches!(error, Error::NeedsRelease { needed, .. } if needed.level == LEVEL + 1),
+        matches!(&error, Error::NeedsRelease(refused) if refused.needed.level == LEVEL + 1),
         "{error}"
     );
     assert!(error.to_string().contains("needs version 9.8.7"), "{error}");

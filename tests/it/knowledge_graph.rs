@@ -222,13 +222,13 @@ async fn tools_that_write_take_no_idempotency_key() {
     fill(&node).await;
     let before = call(&node, "read_graph", json!({})).await;
     let pair = json!({"relations": [relation("Bob", "knows", "Alice")]});
-    let told = json!({"entityName": "Bob", "observations": ["works at TechCo"]});
+    let gone = json!({"entityName": "Bob", "observations": ["works at TechCo"]});
     for (name, arguments) in [
         ("create_entities", json!({"entities": [entity("Eve", "person", &[])]})),
         ("create_relations", pair.clone()),
         ("add_observations", json!({"observations": [{"entityName": "Bob", "contents": ["new"]}]})),
         ("delete_entities", json!({"entityNames": ["Bob"]})),
-        ("delete_observations", json!({"deletions": [told]})),
+        ("delete_observations", json!({"deletions": [gone]})),
         ("delete_relations", pair),
     ] {
         let params = json!({"name": name, "arguments": arguments});

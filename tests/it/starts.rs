@@ -40,7 +40,7 @@ fn copy(from: &Path, to: &Path) {
 
 /// An operator copies the data folder of a node to another machine, and starts both.
 #[tokio::test]
-async fn copy_of_a_node_is_reported_by_its_peers() {
+async fn copied_node_is_reported_by_its_peers() {
     let cluster = options().nodes(3).start();
     let [_, original] = cluster.leader_first().await;
     original.shut_down().await;

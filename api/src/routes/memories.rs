@@ -4,7 +4,7 @@ use serde::de::IgnoredAny;
 use storage::command::{GiveFeedback, Supersede};
 use storage::model::id::MemoryId;
 use storage::model::memory::Signal;
-use storage::model::words::words;
+use storage::text::words::words;
 use storage::{ListRequest, TierFilter, TouchedMemories};
 
 use crate::current::set_created;

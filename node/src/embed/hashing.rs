@@ -6,9 +6,9 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 use storage::model::cluster::Model;
-use storage::model::term::WordHash;
 use storage::model::vector::ModelId;
-use storage::model::words::for_each_distinct;
+use storage::text::term::WordHash;
+use storage::text::words::for_each_distinct;
 
 use crate::embed::pool::{Part, Worker};
 

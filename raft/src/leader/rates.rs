@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use storage::codec::bounded;
+use storage::model::bounded::bounded;
 use storage::model::id::TenantId;
 use tokio::time::Instant;
 

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use openraft::entry::RaftEntry;
 use openraft::{EntryPayload, Membership};
 use serde::{Deserialize, Serialize};
-use storage::codec::{self, bounded};
+use storage::codec;
 use storage::file;
+use storage::model::bounded::bounded;
 
 use crate::types::{Address, Entry, LogId, NodeId, Payload, StoredMembership, Vote};
 

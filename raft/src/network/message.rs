@@ -8,7 +8,7 @@
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
 use serde::{Deserialize, Serialize};
 use storage::Command;
-use storage::codec::bounded;
+use storage::model::bounded::bounded;
 use storage::model::cluster::{GroupId, Incarnation};
 
 use crate::contact::Condition;

@@ -5,14 +5,14 @@ use crate::change::Change;
 use crate::decide::audit_entry::{Entry, keep_differing};
 use crate::decide::draft::Draft;
 use crate::error::Result;
-use crate::model::api_key::ApiKey;
-use crate::model::audit::{
+use crate::table::key::Key;
+use crate::table::view::View;
+use model::api_key::ApiKey;
+use model::audit::{
     AUDIT_DAYS, AUDIT_ENTRIES_MAX, AuditAct, AuditAction, AuditActor, AuditChain, AuditEnds,
     AuditEntry, Fields, KeyUse, KeyUses, short,
 };
-use crate::model::id::{KeyId, TenantId, Timestamp};
-use crate::table::key::Key;
-use crate::table::view::View;
+use model::id::{KeyId, TenantId, Timestamp};
 
 /// Entries that make room at once, so that the next acts remove none.
 const REMOVED_AT_ONCE: u64 = 1_000;

@@ -3,8 +3,8 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::model::audit::{AuditAction, Fields};
-use crate::model::id::TenantId;
+use model::audit::{AuditAction, Fields};
+use model::id::TenantId;
 
 /// What the audit log shows of a command.
 pub struct Entry {

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use crate::decide::audit_entry::{digest, numbers};
 use crate::decide::context::{Context, DecideError, Decided};
 use crate::decide::fire::fire;
-use crate::model::audit::Fields;
-use crate::model::id::MemoryId;
-use crate::model::memory::{Memory, MemoryType};
 use crate::reply::{BULK_MAX, Rejection};
+use model::audit::Fields;
+use model::id::MemoryId;
+use model::memory::{Memory, MemoryType};
 
 /// Most ids of memories that an entry of the audit log names.
 const IDS_MAX: usize = 10;

@@ -3,10 +3,10 @@
 use crate::decide::context::Context;
 use crate::decide::edge;
 use crate::error::Result;
-use crate::model::decay::decay_differs;
-use crate::model::heat::Anchor;
-use crate::model::journal::{EventKind, MemoryField};
-use crate::model::memory::{Memory, MemoryRecord};
+use model::decay::decay_differs;
+use model::heat::Anchor;
+use model::journal::{EventKind, MemoryField};
+use model::memory::{Memory, MemoryRecord};
 
 /// An update of a memory: its row, its heat if that is set, and the fields that differ.
 pub(super) struct MemoryUpdate {

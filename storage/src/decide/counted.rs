@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::change::Change;
-use crate::model::id::{KeyId, TenantId};
-use crate::model::journal::EventKind;
+use model::id::{KeyId, TenantId};
+use model::journal::EventKind;
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,20 +3,20 @@
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::codec::bounded;
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::reinforce::reinforce;
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::{duplicate, edge, fold, models};
-use crate::model::duplicate::OnDuplicate;
-use crate::model::heat::Anchor;
-use crate::model::journal::EventKind;
-use crate::model::limits::Limit;
-use crate::model::memory::{Memory, MemoryRecord};
-use crate::model::trigger::TriggerEvent;
 use crate::new_memory::{CREATE_MAX, NewMemory};
 use crate::reply::{Rejection, Touched, TouchedMemories, TouchedMemory};
+use model::bounded::bounded;
+use model::duplicate::OnDuplicate;
+use model::heat::Anchor;
+use model::journal::EventKind;
+use model::limits::Limit;
+use model::memory::{Memory, MemoryRecord};
+use model::trigger::TriggerEvent;
 
 /// Creates memories, all or none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -12,22 +12,22 @@ use crate::codec;
 use crate::decide::counted::{Added, CountOf, Counted, counted_by};
 use crate::decide::last_puts::LAST_PUT_KINDS;
 use crate::error::Result;
-use crate::index::changed;
-use crate::index::triggers::Triggers;
-use crate::model::access::Access;
-use crate::model::cluster::{BatchId, Position};
-use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
-use crate::model::journal::{Cursor, Event, EventKind};
-use crate::model::limits::{Limit, Tenancy};
-use crate::model::memory::MemoryRecord;
-use crate::model::tenant::Tenant;
-use crate::model::thermo::Thermo;
-use crate::model::tick::Tick;
-use crate::model::trigger::{Firings, Notification, TriggerEvent};
-use crate::model::trigger_match::HeatTransition;
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind};
 use crate::table::view::View;
+use index::changed;
+use index::triggers::Triggers;
+use model::access::Access;
+use model::cluster::{BatchId, Position};
+use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
+use model::journal::{Cursor, Event, EventKind};
+use model::limits::{Limit, Tenancy};
+use model::memory::MemoryRecord;
+use model::tenant::Tenant;
+use model::thermo::Thermo;
+use model::tick::Tick;
+use model::trigger::{Firings, Notification, TriggerEvent};
+use model::trigger_match::HeatTransition;
 
 /// Decided bytes after which a batch takes no further command, and a command on several memories
 /// leaves the rest to the next. It bounds how long a batch delays the next one. 256 commands of

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::decide::draft::Draft;
 use crate::error::Result;
-use crate::model::cluster::Cluster;
-use crate::model::models::Models;
 use crate::table::key::Key;
 use crate::table::view::{Row, View};
+use model::cluster::Cluster;
+use model::models::Models;
 
 impl View for Draft {
     fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>> {

@@ -10,13 +10,13 @@
 use crate::change::Change;
 use crate::decide::context::Context;
 use crate::error::Result;
-use crate::model::access::Access;
-use crate::model::duplicate::{Duplicates, has_same_words};
-use crate::model::edge::Suggestion;
-use crate::model::id::{MemoryId, Timestamp};
-use crate::model::memory::{Memory, MemoryRecord};
-use crate::model::words::first_document_words;
 use crate::new_memory::NewMemory;
+use model::access::Access;
+use model::duplicate::{Duplicates, has_same_words};
+use model::edge::Suggestion;
+use model::id::{MemoryId, Timestamp};
+use model::memory::{Memory, MemoryRecord};
+use text::words::first_document_words;
 
 /// Words of a text by which others with the same words are looked for.
 const WORDS_MAX: usize = 64;

@@ -13,20 +13,20 @@ use crate::decide::edit::record_edit;
 use crate::decide::reinforce::outdated_heat;
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::error::{Error, Result};
-use crate::model::audit::{AuditAction, Fields};
-use crate::model::edge::{
-    EDGES_MAX, Edge, SUGGESTIONS_MAX, SUPERSEDED_MAX, SUPERSEDES, Suggestion, relation_key,
-};
-use crate::model::heat::Anchor;
-use crate::model::id::MemoryId;
-use crate::model::journal::EventKind;
-use crate::model::limits::Limit;
-use crate::model::memory::{Memory, Tier};
-use crate::model::trigger::TriggerEvent;
 use crate::new_memory::NewMemory;
 use crate::reply::{EdgeReply, Rejection, TouchedMemories};
 use crate::table::key::Key;
 use crate::table::view::View;
+use model::audit::{AuditAction, Fields};
+use model::edge::{
+    EDGES_MAX, Edge, SUGGESTIONS_MAX, SUPERSEDED_MAX, SUPERSEDES, Suggestion, relation_key,
+};
+use model::heat::Anchor;
+use model::id::MemoryId;
+use model::journal::EventKind;
+use model::limits::Limit;
+use model::memory::{Memory, Tier};
+use model::trigger::TriggerEvent;
 
 /// Edges that are followed to find a circle.
 const CHAIN_MAX: usize = 1_000;

@@ -5,9 +5,9 @@ use crate::decide::audit;
 use crate::decide::audit_entry::{Entry, digest, texts};
 use crate::decide::context::Context;
 use crate::error::Result;
-use crate::model::audit::{AuditAction, AuditActor, Fields, short};
-use crate::model::id::{KeyId, MemoryId};
-use crate::model::memory::Memory;
+use model::audit::{AuditAction, AuditActor, Fields, short};
+use model::id::{KeyId, MemoryId};
+use model::memory::Memory;
 
 /// Records in the audit log what differs between two rows of a memory, before and after. Returns whether
 /// something does.

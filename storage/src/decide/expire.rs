@@ -7,11 +7,11 @@ use crate::decide::context::Decided;
 use crate::decide::draft::Draft;
 use crate::decide::rule::{Class, ClusterAudit, ClusterRule};
 use crate::decide::{audit, idempotency};
-use crate::index::journal::PartCounts;
 use crate::journal::Excess;
-use crate::model::id::{TenantId, Timestamp};
-use crate::model::journal::{JOURNAL_DAYS, JournalPart};
 use crate::reply::Expired;
+use index::journal::PartCounts;
+use model::id::{TenantId, Timestamp};
+use model::journal::{JOURNAL_DAYS, JournalPart};
 
 /// Most events that one run trims per tenant, so that no batch delays clients.
 const TRIM_EVENTS_MAX: u64 = 10_000;

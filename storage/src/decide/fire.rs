@@ -11,17 +11,17 @@ use crate::decide::draft::{Draft, MemoryEvent};
 use crate::decide::edit::record_edit;
 use crate::decide::outbox;
 use crate::error::Result;
-use crate::index::triggers::CompiledTrigger;
-use crate::model::access::Access;
-use crate::model::id::{KeyId, MemoryId, TenantId, TriggerId};
-use crate::model::journal::{EventKind, FiredTrigger, FiringResult, MemoryField};
-use crate::model::limits::Limit;
-use crate::model::memory::{DecayClass, LABEL_BYTES_MAX, Memory, MemoryRecord};
-use crate::model::template::TemplateContext;
-use crate::model::trigger::{Notification, TAG_BYTES_MAX, Trigger, TriggerAction, TriggerEvent};
-use crate::model::trigger_match::{HeatTransition, SkipReason, Subject};
 use crate::reader::Reader;
 use crate::table::view::View;
+use index::triggers::CompiledTrigger;
+use model::access::Access;
+use model::id::{KeyId, MemoryId, TenantId, TriggerId};
+use model::journal::{EventKind, FiredTrigger, FiringResult, MemoryField};
+use model::limits::Limit;
+use model::memory::{DecayClass, LABEL_BYTES_MAX, Memory, MemoryRecord};
+use model::template::TemplateContext;
+use model::trigger::{Notification, TAG_BYTES_MAX, Trigger, TriggerAction, TriggerEvent};
+use model::trigger_match::{HeatTransition, SkipReason, Subject};
 
 /// Share of its heat that `deprecate` leaves.
 const DEPRECATED_REST: f64 = 0.5;

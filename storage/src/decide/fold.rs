@@ -3,11 +3,11 @@
 
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::edge;
-use crate::model::edge::{EDGES_MAX, Edge, SUPERSEDES};
-use crate::model::heat::Anchor;
-use crate::model::id::MemoryId;
-use crate::model::memory::{Memory, MemoryRecord, Tier};
 use crate::reply::Rejection;
+use model::edge::{EDGES_MAX, Edge, SUPERSEDES};
+use model::heat::Anchor;
+use model::id::MemoryId;
+use model::memory::{Memory, MemoryRecord, Tier};
 
 /// Most edges that a memory takes over from those that it replaces.
 const EDGES_TAKEN_MAX: usize = 64;

@@ -11,17 +11,17 @@ use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::decide::trigger;
 use crate::error::Result;
-use crate::index::changed;
-use crate::model::id::{KeyId, TenantId, Timestamp};
-use crate::model::receipt::{
-    RECEIPT_AGE_MIN_MICROS, RECEIPT_IDS_MAX, RECEIPT_REPLY_BYTES_MAX, RECEIPTS_MAX, Receipt,
-    ReceiptRequest, Retention, TouchedId, WriteEffect,
-};
 use crate::new_memory::{CREATE_MAX, CREATE_TEXT_BYTES_MAX};
 use crate::reply::{EdgeReply, Rejection, Reply, Touched, TouchedMemories, TouchedMemory};
 use crate::search::text::TextRoom;
 use crate::table::key::Key;
 use crate::table::view::View;
+use index::changed;
+use model::id::{KeyId, TenantId, Timestamp};
+use model::receipt::{
+    RECEIPT_AGE_MIN_MICROS, RECEIPT_IDS_MAX, RECEIPT_REPLY_BYTES_MAX, RECEIPTS_MAX, Receipt,
+    ReceiptRequest, Retention, TouchedId, WriteEffect,
+};
 
 const _: () = assert!(CREATE_MAX <= RECEIPT_IDS_MAX, "a receipt holds all that a command creates");
 

@@ -4,7 +4,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::codec::bounded;
 use crate::decide::audit_entry::{Entry, numbers};
 use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::counted::Counted;
@@ -13,17 +12,18 @@ use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::{edge, models, trigger};
 use crate::error::Result;
 use crate::import::{IMPORT_MAX, ImportedMemory};
-use crate::model::audit::{AuditAction, Fields};
-use crate::model::decay::{Decay, heat};
-use crate::model::edge::{EDGES_MAX, Edge};
-use crate::model::heat::Anchor;
-use crate::model::id::TriggerId;
-use crate::model::journal::EventKind;
-use crate::model::limits::Limit;
-use crate::model::trigger::{Firings, Trigger};
 use crate::new_memory::CREATE_MAX;
 use crate::reply::{Imported, Rejection};
 use crate::table::view::View;
+use model::audit::{AuditAction, Fields};
+use model::bounded::bounded;
+use model::decay::{Decay, heat};
+use model::edge::{EDGES_MAX, Edge};
+use model::heat::Anchor;
+use model::id::TriggerId;
+use model::journal::EventKind;
+use model::limits::Limit;
+use model::trigger::{Firings, Trigger};
 
 /// What one command imports. Each item succeeds or fails by itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -8,12 +8,12 @@ use crate::decide::counted::Counted;
 use crate::decide::draft::Draft;
 use crate::decide::last_puts::last_puts;
 use crate::error::Result;
-use crate::model::cluster::BatchId;
-use crate::model::heat::Anchor;
-use crate::model::id::{MemoryId, TenantId};
-use crate::model::journal::Cursor;
 use crate::table::key::{Key, Kind, fixed, split};
 use crate::table::view::View;
+use model::cluster::BatchId;
+use model::heat::Anchor;
+use model::id::{MemoryId, TenantId};
+use model::journal::Cursor;
 
 impl Draft {
     /// The finished batch, named `id`.

@@ -7,16 +7,16 @@ use crate::decide::audit_entry::{Entry, texts};
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::error::Result;
-use crate::model::api_key::{
-    ApiKey, EXPIRED_KEPT_SECONDS, KEY_LIFETIME_SECONDS, KEYS_MAX, NewApiKey, OVERLAP_SECONDS_MAX,
-};
-use crate::model::audit::{AuditAction, Fields, short};
-use crate::model::id::{KeyId, Timestamp};
-use crate::model::limits::Limit;
-use crate::model::tenant::Role;
 use crate::reply::{KeyReply, Rejection};
 use crate::table::key::Key;
 use crate::table::view::View;
+use model::api_key::{
+    ApiKey, EXPIRED_KEPT_SECONDS, KEY_LIFETIME_SECONDS, KEYS_MAX, NewApiKey, OVERLAP_SECONDS_MAX,
+};
+use model::audit::{AuditAction, Fields, short};
+use model::id::{KeyId, Timestamp};
+use model::limits::Limit;
+use model::tenant::Role;
 
 /// Creates a key. Those that ended long ago are deleted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -48,8 +48,8 @@ pub(super) fn last_puts(changes: Vec<Change>) -> Vec<Change> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::heat::Anchor;
-    use crate::model::id::{MemoryId, TenantId, Timestamp};
+    use model::heat::Anchor;
+    use model::id::{MemoryId, TenantId, Timestamp};
 
     #[test]
     fn last_content_takes_the_first_place() {

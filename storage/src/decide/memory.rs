@@ -12,17 +12,17 @@ use crate::decide::edit::record_edit;
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::{edge, models};
 use crate::error::Result;
-use crate::model::audit::{AuditAction, Fields, short};
-use crate::model::details::MetadataEntry;
-use crate::model::id::MemoryId;
-use crate::model::journal::{EventKind, MemoryField};
-use crate::model::limits::Limit;
-use crate::model::memory::{Memory, MemoryRecord};
-use crate::model::score::rounded;
-use crate::model::trigger::TriggerEvent;
 use crate::patch::MemoryPatch;
 use crate::reply::{Rejection, TouchedMemories};
 use crate::table::view::View;
+use model::audit::{AuditAction, Fields, short};
+use model::details::MetadataEntry;
+use model::id::MemoryId;
+use model::journal::{EventKind, MemoryField};
+use model::limits::Limit;
+use model::memory::{Memory, MemoryRecord};
+use model::score::rounded;
+use model::trigger::TriggerEvent;
 
 /// Characters of a deleted memory's label that the journal keeps.
 const DELETED_LABEL_CHARS: usize = 120;

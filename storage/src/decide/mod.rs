@@ -44,9 +44,9 @@ pub use draft::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft};
 pub use fire::{TriggerEvaluation, evaluate};
 
 use crate::command::{Action, Command, TenantAction};
-use crate::model::receipt::{ReceiptRequest, Retention};
 use crate::reply::{Accepted, Rejection, Reply, Touched};
 use context::{Context, Decided, reject_if};
+use model::receipt::{ReceiptRequest, Retention};
 use rule::Priority;
 
 /// Decides `command` on top of what `draft` holds so far.

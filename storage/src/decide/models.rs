@@ -4,21 +4,21 @@
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::codec::bounded;
 use crate::decide::audit_entry::{Entry, texts};
 use crate::decide::context::{Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::decide::rule::{Class, ClusterAudit, ClusterRule};
 use crate::error::Result;
-use crate::model::audit::{AuditAction, short};
-use crate::model::cluster::{Cluster, Model};
-use crate::model::id::{MemoryId, TenantId};
-use crate::model::models::{
-    EMBEDDED_MAX, EmbeddedMemory, FOLDER_BYTES_MAX, Models, NextModel, VectorPlace,
-};
-use crate::model::vector::Vector;
 use crate::reply::Rejection;
 use crate::table::view::View;
+use model::audit::{AuditAction, short};
+use model::bounded::bounded;
+use model::cluster::{Cluster, Model};
+use model::id::{MemoryId, TenantId};
+use model::models::{
+    EMBEDDED_MAX, EmbeddedMemory, FOLDER_BYTES_MAX, Models, NextModel, VectorPlace,
+};
+use model::vector::Vector;
 
 fn wrong<T>(reason: impl Into<String>) -> Decided<T> {
     Err(Rejection::WrongState(reason.into()).into())

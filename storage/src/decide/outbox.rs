@@ -6,23 +6,23 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::codec::bounded;
 use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::draft::COMMAND_BYTES_MAX;
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::error::Result;
-use crate::index::triggers::CompiledTrigger;
-use crate::model::delivery::{
-    Attempt, AttemptOutcome, DEAD_LETTERS_MAX, DELIVERED_LABEL_BYTES_MAX, DeadLetterCursor,
-    Delivery, DeliveryId, DeliveryStage, Outbox, PENDING_MAX, REASON_BYTES_MAX,
-};
-use crate::model::id::{Timestamp, TriggerId};
-use crate::model::journal::{DeliveryNext, EventKind, FiringResult};
-use crate::model::memory::MemoryRecord;
-use crate::model::trigger::{Firings, Trigger, TriggerEvent};
 use crate::reply::{Rejection, ReplayedDeliveries};
 use crate::table::key::{Kind, prefix, timed_delivery_of};
 use crate::table::view::View;
+use index::triggers::CompiledTrigger;
+use model::bounded::bounded;
+use model::delivery::{
+    Attempt, AttemptOutcome, DEAD_LETTERS_MAX, DELIVERED_LABEL_BYTES_MAX, DeadLetterCursor,
+    Delivery, DeliveryId, DeliveryStage, Outbox, PENDING_MAX, REASON_BYTES_MAX,
+};
+use model::id::{Timestamp, TriggerId};
+use model::journal::{DeliveryNext, EventKind, FiringResult};
+use model::memory::MemoryRecord;
+use model::trigger::{Firings, Trigger, TriggerEvent};
 
 /// Most attempts of a command.
 const ATTEMPTS_MAX: usize = 500;

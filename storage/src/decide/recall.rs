@@ -14,19 +14,17 @@ use crate::decide::fire::fire;
 use crate::decide::reinforce::{outdated_heat, reinforce, strengthened};
 use crate::decide::rule::{Class, ClusterAudit, ClusterRule, TenantAudit, TenantRule};
 use crate::error::Result;
-use crate::model::analytics::{
-    LastReports, RecallStats, Report, ReturnedMemory, TenantReport, Usage,
-};
-use crate::model::heat::Anchor;
-use crate::model::id::{MemoryId, Timestamp};
-use crate::model::journal::EventKind;
-use crate::model::memory::{Memory, Signal};
-use crate::model::score::rounded;
-use crate::model::trigger::TriggerEvent;
 use crate::parts::EqualParts;
 use crate::reply::FeedbackReply;
 use crate::table::key::Key;
 use crate::table::view::View;
+use model::analytics::{LastReports, RecallStats, Report, ReturnedMemory, TenantReport, Usage};
+use model::heat::Anchor;
+use model::id::{MemoryId, Timestamp};
+use model::journal::EventKind;
+use model::memory::{Memory, Signal};
+use model::score::rounded;
+use model::trigger::TriggerEvent;
 
 /// Most bytes that the firings of one report add to the log.
 const FIRED_BYTES_MAX: usize = 128 << 10;

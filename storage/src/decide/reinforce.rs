@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use crate::decide::context::{Context, RESTORED_HEAT};
 use crate::decide::duplicate;
 use crate::error::Result;
-use crate::model::decay::Decay;
-use crate::model::heat::{Anchor, STABILITY_MAX};
-use crate::model::id::Timestamp;
-use crate::model::memory::{MemoryRecord, Tier};
-use crate::model::thermo::Thermo;
+use model::decay::Decay;
+use model::heat::{Anchor, STABILITY_MAX};
+use model::id::Timestamp;
+use model::memory::{MemoryRecord, Tier};
+use model::thermo::Thermo;
 
 /// Most neighbours of one memory that a recall warms, those with the strongest edges first.
 const NEIGHBOURS_MAX: usize = 16;

@@ -8,10 +8,10 @@ use crate::decide::draft::Draft;
 use crate::decide::fire::fire;
 use crate::decide::rule::{Class, ClusterRule, Priority, TenantRule};
 use crate::error::Result;
-use crate::model::audit::AuditActor;
-use crate::model::id::TenantId;
-use crate::model::journal::EventKind;
 use crate::reply::{Reply, ReplyValue};
+use model::audit::AuditActor;
+use model::id::TenantId;
+use model::journal::EventKind;
 
 /// Runs the rule of a command of a tenant.
 pub(crate) fn run_for_tenant<R: TenantRule>(rule: &R, context: &mut Context<'_>) -> Decided<Reply> {

@@ -4,22 +4,22 @@
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::codec::bounded;
 use crate::decide::audit_entry::{Entry, texts};
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::tenants::tenant_row;
 use crate::error::Result;
-use crate::model::access::{Policy, RULES_MAX, Rule};
-use crate::model::audit::{AuditAction, Fields, short};
-use crate::model::duplicate::OnDuplicate;
-use crate::model::journal::{AgentActivity, EventKind};
-use crate::model::retention::{RETENTION_RULES_MAX, RetentionRule};
-use crate::model::tenant::{Tenant, WEBHOOK_HOSTS_MAX};
-use crate::model::thermo::SettingValue;
 use crate::patch::OwnTenantPatch;
 use crate::reply::{Rejection, SettingsReply};
 use crate::table::view::View;
+use model::access::{Policy, RULES_MAX, Rule};
+use model::audit::{AuditAction, Fields, short};
+use model::bounded::bounded;
+use model::duplicate::OnDuplicate;
+use model::journal::{AgentActivity, EventKind};
+use model::retention::{RETENTION_RULES_MAX, RetentionRule};
+use model::tenant::{Tenant, WEBHOOK_HOSTS_MAX};
+use model::thermo::SettingValue;
 
 /// Most settings of a command: more than a request can name.
 const SETTINGS_MAX: usize = 1_024;

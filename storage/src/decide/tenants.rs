@@ -11,15 +11,15 @@ use crate::decide::counted::Counted;
 use crate::decide::draft::Draft;
 use crate::decide::rule::{Class, ClusterAudit, ClusterRule};
 use crate::error::Result;
-use crate::index::data::Counts;
-use crate::model::api_key::NewApiKey;
-use crate::model::audit::{AuditAction, AuditChain, Fields, short};
-use crate::model::id::{KeyId, TenantId};
-use crate::model::limits::{Limits, OwnLimits, TENANTS_MAX, TIERS_MAX, Tenancy, Tier};
-use crate::model::tenant::{Tenant, TenantState};
 use crate::patch::TenantPatch;
 use crate::reply::{Rejection, TenantDeleted, TenantReply};
 use crate::table::view::View;
+use index::data::Counts;
+use model::api_key::NewApiKey;
+use model::audit::{AuditAction, AuditChain, Fields, short};
+use model::id::{KeyId, TenantId};
+use model::limits::{Limits, OwnLimits, TENANTS_MAX, TIERS_MAX, Tenancy, Tier};
+use model::tenant::{Tenant, TenantState};
 
 /// A tenant to create.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

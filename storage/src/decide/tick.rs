@@ -14,17 +14,17 @@ use crate::decide::fire::fire;
 use crate::decide::memory;
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::error::Result;
-use crate::model::audit::{AuditAction, Fields};
-use crate::model::decay::{Decay, heat};
-use crate::model::id::Timestamp;
-use crate::model::journal::EventKind;
-use crate::model::memory::{MemoryRecord, MemoryType};
-use crate::model::retention::{RetentionAction, RetentionRule, RetentionSubject, deciding};
-use crate::model::tick::{Stage, Tick, TickStep};
-use crate::model::trigger::Trigger;
 use crate::reply::{Progress, Rejection};
 use crate::search::{next_tick, thresholds};
 use crate::table::view::View;
+use model::audit::{AuditAction, Fields};
+use model::decay::{Decay, heat};
+use model::id::Timestamp;
+use model::journal::EventKind;
+use model::memory::{MemoryRecord, MemoryType};
+use model::retention::{RetentionAction, RetentionRule, RetentionSubject, deciding};
+use model::tick::{Stage, Tick, TickStep};
+use model::trigger::Trigger;
 
 /// Most memories that one step evaluates or archives, if it finds them itself.
 const STEP_MAX: usize = 1_000;

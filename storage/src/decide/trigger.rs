@@ -8,17 +8,17 @@ use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::{outbox, tick};
 use crate::error::Result;
-use crate::model::audit::{AuditAction, Fields, short};
-use crate::model::id::{Timestamp, TriggerId};
-use crate::model::limits::Limit;
-use crate::model::trigger::{
-    Firings, KEY_RECALL_TRIGGERS_MAX, KEY_TRIGGERS_MAX, TRIGGERS_MAX, Trigger, TriggerAction,
-    TriggerEvent, TriggerFilter,
-};
 use crate::patch::TriggerPatch;
 use crate::reply::{Rejection, TriggerReply};
 use crate::table::key::Key;
 use crate::table::view::View;
+use model::audit::{AuditAction, Fields, short};
+use model::id::{Timestamp, TriggerId};
+use model::limits::Limit;
+use model::trigger::{
+    Firings, KEY_RECALL_TRIGGERS_MAX, KEY_TRIGGERS_MAX, TRIGGERS_MAX, Trigger, TriggerAction,
+    TriggerEvent, TriggerFilter,
+};
 
 /// How long a replaced secret signs beside its successor.
 const RETIRING_MICROS: i64 = Timestamp::DAY_MICROS;
@@ -55,7 +55,7 @@ pub(super) fn create(context: &mut Context<'_>, id: TriggerId, new: &Trigger) ->
     let triggers = context.draft.triggers(context.tenant);
     let limit = context.draft.limit(context.tenant, Limit::Triggers)?.unwrap_or(u64::MAX);
     let max = usize::try_from(limit).unwrap_or(TRIGGERS_MAX).min(TRIGGERS_MAX);
-    reject_if(triggers.len() >= max, Rejection::too_many("triggers", max))?;
+    reject_if(triggers.count() >= max, Rejection::too_many("triggers", max))?;
     if let Some(key) = context.actor {
         let of_key = Rejection::too_many("triggers of one API key", KEY_TRIGGERS_MAX);
         reject_if(triggers.owned_by(key) >= KEY_TRIGGERS_MAX, of_key)?;

@@ -8,9 +8,9 @@ use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::memory;
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::error::Result;
-use crate::model::audit::AuditAction;
-use crate::model::id::MemoryId;
 use crate::reply::{Rejection, TouchedMemories};
+use model::audit::AuditAction;
+use model::id::MemoryId;
 
 /// Deletes a memory, and restores those that it was folded from, as they were. At least one must
 /// exist: otherwise its text would be lost.

@@ -29,12 +29,12 @@
 
 use roaring::RoaringBitmap;
 
-use crate::index::graph::NEAREST;
-use crate::model::score::Factors;
 use crate::search::plan::SearchPlan;
 use crate::search::scan::matches_exceed;
 use crate::search::scoring::Scoring;
 use crate::search::top_k::TopK;
+use index::graph::NEAREST;
+use model::score::Factors;
 
 /// One memory in so many is scored before the second pass, since it contains a rare word of the query.
 const RAREST_SHARE: usize = 1_000;

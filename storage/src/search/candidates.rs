@@ -6,16 +6,16 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::model::edge::{Edge, SHARES_KEY_POINT, SIMILAR_TO, SUPERSEDED_MAX};
-use crate::model::id::{MemoryId, TenantId, Timestamp};
-use crate::model::memory::MemoryRecord;
-use crate::model::quality::FoldReason;
-use crate::model::thermo::Thermo;
 use crate::reader::Reader;
 use crate::search::filter::Filter;
 use crate::search::text::TextRoom;
 use crate::table::key::{Key, Kind, prefix, prefix_end};
 use crate::table::view::View;
+use model::edge::{Edge, SHARES_KEY_POINT, SIMILAR_TO, SUPERSEDED_MAX};
+use model::id::{MemoryId, TenantId, Timestamp};
+use model::memory::MemoryRecord;
+use model::quality::FoldReason;
+use model::thermo::Thermo;
 
 /// Most memories that one request examines.
 const EXAMINED_MAX: usize = 1_000;

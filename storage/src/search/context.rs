@@ -8,11 +8,11 @@ use std::collections::HashMap;
 
 use roaring::RoaringBitmap;
 
-use crate::index::Slot;
-use crate::model::id::MemoryId;
-use crate::model::score::{Context, Factors};
 use crate::search::plan::SearchPlan;
 use crate::search::top_k::{TopK, by_score, f64_from_ordered};
+use index::Slot;
+use model::id::MemoryId;
+use model::score::{Context, Factors};
 
 /// Memories that pass context on: the best before context. A constant, so that a search with a
 /// lower limit returns the first results of one with a higher limit. Twice as many answer 0.4 %

@@ -4,13 +4,6 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::Result;
-use crate::index::tenant::TenantIndex;
-use crate::model::edge::SUPERSEDES;
-use crate::model::id::{MemoryId, TenantId, Timestamp};
-use crate::model::memory::Memory;
-use crate::model::score::{Factors, RecallWeights};
-use crate::model::temporal::Window;
-use crate::model::thermo::Thermo;
 use crate::reader::Reader;
 use crate::search::context::Found;
 use crate::search::filter::{Filter, TierFilter};
@@ -19,6 +12,13 @@ use crate::search::query::{COLD_MATCHES_MAX, Hit, SearchRequest, SearchResults, 
 use crate::search::scan::matches_exceed;
 use crate::search::text::TextRoom;
 use crate::table::view::View;
+use index::tenant::TenantIndex;
+use model::edge::SUPERSEDES;
+use model::id::{MemoryId, TenantId, Timestamp};
+use model::memory::Memory;
+use model::score::{Factors, RecallWeights};
+use model::temporal::Window;
+use model::thermo::Thermo;
 
 /// Results whose edges are followed, best first.
 const SEEDS_MAX: usize = 10;

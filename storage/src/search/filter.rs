@@ -8,16 +8,16 @@ use std::ops::Range;
 
 use roaring::RoaringBitmap;
 
-use crate::index::attributes::AttributeMask;
-use crate::index::data::IndexData;
-use crate::index::words::{InvertedIndex, QUERY_WORDS_MAX};
-use crate::model::access::Access;
-use crate::model::details::Details;
-use crate::model::id::Timestamp;
-use crate::model::memory::{Memory, MemoryType};
-use crate::model::origin::Origin;
-use crate::model::term::WordHash;
-use crate::model::words::document_words;
+use index::attributes::AttributeMask;
+use index::data::IndexData;
+use index::words::{InvertedIndex, QUERY_WORDS_MAX};
+use model::access::Access;
+use model::details::Details;
+use model::id::Timestamp;
+use model::memory::{Memory, MemoryType};
+use model::origin::Origin;
+use text::term::WordHash;
+use text::words::document_words;
 
 /// Tiers that a filter includes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -3,14 +3,14 @@
 //! requests add up.
 
 use crate::error::{Error, Result};
-use crate::model::duplicate::{is_near_text, is_same_text};
-use crate::model::id::{MemoryId, TenantId, Timestamp};
-use crate::model::memory::MemoryRecord;
-use crate::model::quality::Defect;
-use crate::model::thermo::Thermo;
 use crate::reader::Reader;
 use crate::search::candidates::memories_after;
 use crate::table::view::View;
+use model::duplicate::{is_near_text, is_same_text};
+use model::id::{MemoryId, TenantId, Timestamp};
+use model::memory::MemoryRecord;
+use model::quality::Defect;
+use model::thermo::Thermo;
 
 /// Most memories that one request examines.
 const EXAMINED_MAX: usize = 5_000;

@@ -8,18 +8,18 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use crate::error::Result;
-use crate::index::CHUNK_ROWS;
-use crate::index::chunk::{Chunk, ChunkMax, RowRef};
-use crate::index::tenant::TenantIndex;
-use crate::model::id::{MemoryId, TenantId, Timestamp};
-use crate::model::memory::{MemoryRecord, MemoryType};
-use crate::model::score::rounded;
 use crate::reader::Reader;
 use crate::search::filter::Filter;
 use crate::search::scan::{ChunkCandidates, visit_matching_chunks};
 use crate::search::text::{TEXT_BYTES_MAX, TextRoom};
 use crate::search::top_k::{Rank, TopK, lowest_upper_bound, ordered_heat, ordered_i64};
 use crate::table::view::View;
+use index::CHUNK_ROWS;
+use index::chunk::{Chunk, ChunkMax, RowRef};
+use index::tenant::TenantIndex;
+use model::id::{MemoryId, TenantId, Timestamp};
+use model::memory::{MemoryRecord, MemoryType};
+use model::score::rounded;
 
 /// Maximum number of scans for one page. A page is scanned again if it came out short because
 /// memories were deleted between scan and read.

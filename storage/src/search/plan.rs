@@ -3,16 +3,16 @@
 
 use jiff::tz::TimeZone;
 
-use crate::index::chunk::RowRef;
-use crate::index::tenant::TenantIndex;
-use crate::index::words::{QUERY_WORDS_MAX, QueryTerms};
-use crate::model::id::Timestamp;
-use crate::model::score::{Factors, RecallWeights};
-use crate::model::sq8::Code;
-use crate::model::temporal::{Window, window};
-use crate::model::words::content_words;
 use crate::search::filter::Filter;
 use crate::search::query::SearchRequest;
+use index::chunk::RowRef;
+use index::tenant::TenantIndex;
+use index::words::{QUERY_WORDS_MAX, QueryTerms};
+use model::id::Timestamp;
+use model::score::{Factors, RecallWeights};
+use model::sq8::Code;
+use model::temporal::{Window, window};
+use text::words::content_words;
 
 /// A search with everything prepared that does not depend on the row.
 pub(crate) struct SearchPlan<'a> {

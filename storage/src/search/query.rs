@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::tz::TimeZone;
 
-use crate::model::id::MemoryId;
-use crate::model::memory::MemoryRecord;
-use crate::model::score::{Context, Factors, RecallWeights, rounded};
-use crate::model::temporal::Window;
 use crate::search::filter::Filter;
+use model::id::MemoryId;
+use model::memory::MemoryRecord;
+use model::score::{Context, Factors, RecallWeights, rounded};
+use model::temporal::Window;
 
 /// A search request.
 #[derive(Debug, Clone, Default)]

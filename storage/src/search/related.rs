@@ -10,22 +10,22 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use roaring::RoaringBitmap;
 
 use crate::error::Result;
-use crate::index::Slot;
-use crate::index::data::IndexData;
-use crate::model::access::Access;
-use crate::model::edge::{
-    Edge, SHARED_KEY_POINT_WEIGHT, SHARES_KEY_POINT, SIMILAR_COSINE, SIMILAR_TO, SUGGESTIONS_MAX,
-    Suggestion,
-};
-use crate::model::id::{MemoryId, TenantId};
-use crate::model::memory::{MemoryRecord, shared_key_point};
-use crate::model::sq8::Code;
-use crate::model::term::WordHash;
-use crate::model::words::content_hashes;
 use crate::reader::Reader;
 use crate::search::list::HotRequest;
 use crate::search::text::TextRoom;
 use crate::table::view::View;
+use index::Slot;
+use index::data::IndexData;
+use model::access::Access;
+use model::edge::{
+    Edge, SHARED_KEY_POINT_WEIGHT, SHARES_KEY_POINT, SIMILAR_COSINE, SIMILAR_TO, SUGGESTIONS_MAX,
+    Suggestion,
+};
+use model::id::{MemoryId, TenantId};
+use model::memory::{MemoryRecord, shared_key_point};
+use model::sq8::Code;
+use text::term::WordHash;
+use text::words::content_hashes;
 
 /// Largest number of memories of a namespace that a key point relates.
 const SHARING_MAX: u64 = 200;

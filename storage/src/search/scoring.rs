@@ -8,15 +8,15 @@
 
 use roaring::RoaringBitmap;
 
-use crate::index::chunk::{Chunk, RowRef};
-use crate::index::data::IndexData;
-use crate::index::{CHUNK_ROWS, chunk_of, row_of, slot_at};
-use crate::model::score::{Factors, KEYWORD_OVERLAP_MAX};
 use crate::search::filter::CompiledFilter;
 use crate::search::plan::SearchPlan;
 use crate::search::scan::{FEW_ROWS, heat_upper_bound};
 use crate::search::top_k::{TopK, by_score, f64_from_ordered};
-use crate::simd::dispatch;
+use index::chunk::{Chunk, RowRef};
+use index::data::IndexData;
+use index::{CHUNK_ROWS, chunk_of, row_of, slot_at};
+use model::score::{Factors, KEYWORD_OVERLAP_MAX};
+use model::simd::dispatch;
 
 /// A search over some of its memories. Arrays are indexed by row; only those of `rows` are valid.
 pub(super) struct Scoring<'a> {

@@ -1,9 +1,9 @@
 //! The bound of the text in one result. JSON may take twelve times as many bytes: it contains the
 //! label twice, and a control character takes six bytes.
 
-use crate::model::details::DETAILS_BYTES_MAX;
-use crate::model::edge::SUPERSEDED_MAX;
-use crate::model::memory::{KEY_POINT_BYTES_MAX, KEY_POINTS_MAX, LABEL_BYTES_MAX, Memory};
+use model::details::DETAILS_BYTES_MAX;
+use model::edge::SUPERSEDED_MAX;
+use model::memory::{KEY_POINT_BYTES_MAX, KEY_POINTS_MAX, LABEL_BYTES_MAX, Memory};
 
 /// Most bytes of labels, key points, tags and metadata in a result. It ends before the memory that exceeds them.
 /// Pages of a list are exempt: clients take a short page for the last one.

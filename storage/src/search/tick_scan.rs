@@ -6,23 +6,23 @@
 //! to a threshold. The scan returns candidates; `decide` evaluates each from its rows.
 
 use crate::error::Result;
-use crate::index::CHUNK_ROWS;
-use crate::index::chunk::RowRef;
-use crate::index::tenant::TenantIndex;
-use crate::index::triggers::Triggers;
-use crate::model::id::{MemoryId, TenantId, Timestamp};
-use crate::model::memory::MemoryType;
-use crate::model::retention::RetentionRule;
-use crate::model::score::rounded;
-use crate::model::tenant::Tenant;
-use crate::model::thermo::Thermo;
-use crate::model::tick::{Stage, Tick, TickStep};
 use crate::reader::Reader;
 use crate::search::filter::Filter;
 use crate::search::retention::DueRequest;
 use crate::search::scan::scan;
 use crate::search::top_k::{Rank, TopK};
 use crate::table::view::View;
+use index::CHUNK_ROWS;
+use index::chunk::RowRef;
+use index::tenant::TenantIndex;
+use index::triggers::Triggers;
+use model::id::{MemoryId, TenantId, Timestamp};
+use model::memory::MemoryType;
+use model::retention::RetentionRule;
+use model::score::rounded;
+use model::tenant::Tenant;
+use model::thermo::Thermo;
+use model::tick::{Stage, Tick, TickStep};
 
 /// A tight upper bound times this is a lower bound of the heat: slightly below 99 %.
 const LOWER_BOUND_SHARE: f64 = 0.989;
@@ -214,32 +214,6 @@ impl Reader {
         let ids = |best: TopK<()>| best.into_sorted().map(|(id, ())| id).collect();
         let archivable = tick.thermo.consolidation.archived(hot_count, cold_count);
         TickCandidates { crossed: ids(crossed), cold: ids(cold), archivable }
-    }
-}
-
-impl TickStep {
-    /// The candidates that are left for `tick`, if it is the one of these candidates, a later step of it.
-    fn after(mut self, tick: &Tick, thresholds: &[f64]) -> Option<Self> {
-        let (Stage::Evaluating(_), Stage::Evaluating(reached)) = (self.tick.stage, tick.stage)
-        else {
-            return None;
-        };
-        self.tick.stage = tick.stage;
-        if self.tick != *tick || self.thresholds != thresholds {
-            return None;
-        }
-        let is_done = |id: &MemoryId| reached.is_some_and(|reached| *id <= reached);
-        self.candidates.drain(..self.candidates.partition_point(is_done));
-        // Without candidates, only another scan tells whether there are more.
-        (!self.candidates.is_empty() || !self.has_more).then_some(self)
-    }
-
-    /// A step with the first candidates.
-    fn first(&self, limit: usize) -> Self {
-        let mut first = self.clone();
-        first.candidates.truncate(limit);
-        first.has_more |= first.candidates.len() < self.candidates.len();
-        first
     }
 }
 

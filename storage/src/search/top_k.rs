@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use crate::model::id::MemoryId;
+use model::id::MemoryId;
 
 /// A sort key: three numbers in lexicographic order, highest first. The `ordered_*`
 /// functions convert other types. The complement of a number inverts its order.

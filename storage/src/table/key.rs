@@ -5,14 +5,14 @@
 //! part of another length fails with [`Error::Corrupt`].
 
 use crate::error::{Error, Result};
-use crate::model::audit::AuditChain;
-use crate::model::cluster::GroupId;
-use crate::model::delivery::DeliveryId;
-use crate::model::edge::RelationKey;
-use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
-use crate::model::journal::{Cursor, JournalPart};
-use crate::model::models::VectorPlace;
-use crate::model::receipt::{ReceiptKey, Retention};
+use model::audit::AuditChain;
+use model::cluster::GroupId;
+use model::delivery::DeliveryId;
+use model::edge::RelationKey;
+use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
+use model::journal::{Cursor, JournalPart};
+use model::models::VectorPlace;
+use model::receipt::{ReceiptKey, Retention};
 
 /// Defines the kinds of keys, the keys with their parts, and the encoding.
 macro_rules! keys {

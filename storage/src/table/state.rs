@@ -15,9 +15,9 @@ use rocksdb::{
 
 use crate::change::RowWrite;
 use crate::error::{Error, Result};
-use crate::model::cluster::Position;
 use crate::table::key::{Key, Kind, prefix_end};
 use crate::table::view::{Row, View};
+use model::cluster::Position;
 
 const BLOCK_CACHE_BYTES: usize = 128 << 20;
 const WRITE_BUFFER_BYTES: usize = 32 << 20;

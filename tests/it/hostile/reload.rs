@@ -105,7 +105,7 @@ async fn broken_credentials_change_nothing() {
     assert_eq!(certificate(&observer(&cluster), &cluster).await, old);
 }
 
-/// What failed is tried again, although no file changes any more.
+/// What failed is tried again, although no file changes.
 #[cfg(feature = "failpoints")]
 #[tokio::test]
 async fn failed_reload_is_tried_again() {

@@ -1,0 +1,389 @@
+//! The index data of one tenant, guarded by the lock of [`crate::tenant`]: slots,
+//! chunks, inverted indexes, graph coverage, namespaces and counts.
+
+use std::borrow::Cow;
+use std::cell::LazyCell;
+
+use half::f16;
+use roaring::RoaringBitmap;
+use serde::{Deserialize, Serialize};
+
+use crate::attributes::Attributes;
+use crate::chunk::Chunk;
+use crate::coverage::GraphCoverage;
+use crate::graph::GraphTask;
+use crate::journal::JournalCounts;
+use crate::namespaces::Namespaces;
+use crate::points::Query;
+use crate::receipts::ReceiptCounts;
+use crate::slots::Slots;
+use crate::words::InvertedIndex;
+use crate::{CHUNK_ROWS, Slot, chunk_of, less, row_of};
+use model::heat::Anchor;
+use model::id::{KeyId, MemoryId, Timestamp};
+use model::journal::JournalPart;
+use model::memory::{Memory, Tier};
+use model::receipt::Retention;
+use model::score::Context;
+use model::sq8::Code;
+use model::tenant::Tenant;
+use model::vector::{HalfVector, Vector, VectorFault};
+use text::term::WordHash;
+use text::words::document_words;
+
+/// Numbers of a tenant's records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Memories in both tiers.
+    pub memories: u64,
+    /// Bytes of their labels, key points and vectors.
+    pub bytes: u64,
+    /// Receipts of all API keys.
+    pub receipts: u64,
+    /// Journal events.
+    pub events: u64,
+    /// Edges between memories.
+    pub edges: u64,
+    /// Estimated bytes of the inverted indexes in RAM. Equal on all nodes.
+    pub index_bytes: u64,
+}
+
+/// Everything that the index stores for one tenant. Readers share it; only
+/// [`crate::tenant`] changes it.
+#[derive(Default)]
+pub struct IndexData {
+    pub tenant: Tenant,
+    dimension: usize,
+    version: u64,
+    slots: Slots,
+    free: Vec<Slot>,
+    pub chunks: Vec<Chunk>,
+    pub words: InvertedIndex,
+    /// Normalised key points, each as one term.
+    pub key_points: InvertedIndex,
+    /// Parts of origins, tags and entries of metadata, each as one term.
+    pub facets: InvertedIndex,
+    pub coverage: GraphCoverage,
+    /// Largest quantisation error of any code so far: bounds the error of graph similarities.
+    pub code_error_max: f32,
+    pub namespaces: Namespaces,
+    pub receipts: ReceiptCounts,
+    /// Bytes of labels and key points.
+    text_bytes: u64,
+    pub journal: JournalCounts,
+    /// Log index of the last event.
+    pub last_event: u64,
+    edges: u64,
+    /// Memories of the cold tier.
+    cold: u64,
+}
+
+/// A change of the index. Tokenizing and conversions are done before, outside the lock.
+#[expect(clippy::large_enum_variant, reason = "a list has those of one entry")]
+pub enum IndexChange<'a> {
+    Tenant(Tenant),
+    Memory {
+        id: MemoryId,
+        memory: Cow<'a, Memory>,
+        /// Terms that it loses, and terms that it gets.
+        before: Terms,
+        terms: Terms,
+    },
+    Anchor(MemoryId, Anchor),
+    /// With the components, the factor that normalises them, and their code.
+    Vector(MemoryId, Vec<f16>, f64, Code),
+    Removed {
+        id: MemoryId,
+        before: Terms,
+    },
+    /// With owner and time of the receipt.
+    ReceiptPut(KeyId, Retention, Timestamp),
+    /// With owner, number and last time of the removed receipts.
+    ReceiptsRemoved(KeyId, Retention, u64, Timestamp),
+    /// With the log index and the time of the event, and the bytes of its row.
+    EventAppended(JournalPart, u64, Timestamp, u64),
+    /// With the number of removed events, and the bytes of their rows.
+    EventsTrimmed(JournalPart, u64, u64),
+    EdgeAppended,
+    EdgeRemoved,
+}
+
+/// Bytes of a vector, as its tenant's limit counts them.
+fn vector_bytes(dimension: usize) -> u64 {
+    2 * dimension as u64
+}
+
+/// Terms by which a memory is found, and the bytes of its texts.
+#[derive(Debug, Default)]
+pub struct Terms {
+    words: Vec<WordHash>,
+    key_points: Vec<WordHash>,
+    facets: Vec<WordHash>,
+    text_bytes: u64,
+}
+
+impl Terms {
+    /// All terms of a memory.
+    pub fn of(memory: &Memory) -> Self {
+        let text = Self::of_text(memory);
+        let Self { mut facets, text_bytes, .. } = Self::of_details(memory);
+        facets.extend(memory.origin.hashes());
+        let key_points = memory.shared_key_points();
+        Self { key_points, facets, text_bytes: text.text_bytes + text_bytes, ..text }
+    }
+
+    /// Those of its tags and its metadata.
+    pub fn of_details(memory: &Memory) -> Self {
+        let Some(details) = &memory.details else { return Self::default() };
+        let (facets, text_bytes) = (details.hashes(), details.size_bytes() as u64);
+        Self { facets, text_bytes, ..Self::default() }
+    }
+
+    /// Those that change with its text.
+    pub fn of_text(memory: &Memory) -> Self {
+        let (words, text_bytes) = (document_words(memory.texts()), memory.text_bytes());
+        Self { words, text_bytes, ..Self::default() }
+    }
+}
+
+impl IndexChange<'_> {
+    /// The change for a stored vector. Decoding fails only for corrupt rows, since vectors
+    /// without a direction are rejected on creation.
+    pub fn vector(id: MemoryId, vector: &Vector) -> Result<Self, VectorFault> {
+        let (halves, scale) = vector.halves()?;
+        let code = Code::of(&HalfVector { halves: &halves, scale }.components());
+        Ok(Self::Vector(id, halves, scale, code))
+    }
+}
+
+impl IndexData {
+    pub fn new(tenant: Tenant, dimension: usize) -> Self {
+        Self { tenant, dimension, ..Self::default() }
+    }
+
+    /// Number of memories.
+    pub fn live(&self) -> usize {
+        self.slots.count()
+    }
+
+    /// The chunk of this number.
+    pub fn chunk(&self, number: usize) -> Option<&Chunk> {
+        self.chunks.get(number)
+    }
+
+    /// Id and vector of a slot in use.
+    pub fn vector_of(&self, slot: Slot) -> (MemoryId, HalfVector<'_>) {
+        let row = self.chunks[chunk_of(slot)].row(row_of(slot));
+        (row.id(), row.vector())
+    }
+
+    /// The id of a slot in use; zeros for others.
+    pub fn id_of(&self, slot: Slot) -> MemoryId {
+        let id = self.chunks[chunk_of(slot)].row(row_of(slot)).id();
+        if self.slot(id) == Some(slot) { id } else { MemoryId([0; 16]) }
+    }
+
+    /// The slot of a memory if its vector has this code.
+    pub fn slot_with(&self, id: MemoryId, code: Query<'_>) -> Option<Slot> {
+        let slot = self.slot(id)?;
+        self.chunks[chunk_of(slot)]
+            .row(row_of(slot))
+            .has_code(code.values, code.scale)
+            .then_some(slot)
+    }
+
+    /// An upper bound of the cosine of a vector with this code to that of a slot in use.
+    pub fn similarity_upper_bound(&self, slot: Slot, code: &Code) -> f32 {
+        self.chunks[chunk_of(slot)].row(row_of(slot)).similarity_upper_bound(code)
+    }
+
+    /// Number of the namespace of a slot in use.
+    pub fn namespace_of(&self, slot: Slot) -> u32 {
+        self.chunks[chunk_of(slot)].row(row_of(slot)).attributes().namespace()
+    }
+
+    /// Calls `visit` with the memories that may get context from `id`: the factor of their share,
+    /// id and slot, and a function for their [likeness](Context::likeness), which is slow.
+    pub fn visit_around(
+        &self,
+        id: MemoryId,
+        mut visit: impl FnMut(f64, (MemoryId, Slot), &dyn Fn() -> f64),
+    ) {
+        let Some(slot) = self.slot(id) else { return };
+        let at = self.chunks[chunk_of(slot)].row(row_of(slot)).created_at();
+        let vector = LazyCell::new(|| self.vector_of(slot).1.components());
+        let gap_max = Context::GAP_MAX.as_micros() as i64;
+        for side in self.namespaces.around(self.namespace_of(slot), (at, id)) {
+            let near = side.take_while(|((other, _), _)| (at.0 - other.0).abs() <= gap_max);
+            for (damping, ((_, neighbour), other)) in Context::DAMPING.into_iter().zip(near) {
+                let likeness = || Context::likeness(self.vector_of(*other).1.cosine(&vector));
+                visit(damping, (*neighbour, *other), &likeness);
+            }
+        }
+    }
+
+    pub fn next_graph_task(&mut self, exact_max: usize) -> Option<GraphTask> {
+        let Self { slots, free, chunks, coverage, .. } = self;
+        let code = |slot: Slot| chunks[chunk_of(slot)].row(row_of(slot)).code();
+        coverage.next(exact_max, slots.count(), || used(slots.count(), free), code)
+    }
+
+    /// As [`GraphCoverage::begin_restore`].
+    pub fn begin_restore(&mut self, exact_max: usize) -> bool {
+        let Self { slots, free, coverage, .. } = self;
+        coverage.begin_restore(exact_max, slots.count(), || used(slots.count(), free))
+    }
+
+    /// Components of its vectors.
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// Number of memories in the cold tier.
+    pub fn cold(&self) -> u64 {
+        self.cold
+    }
+
+    pub fn counts(&self) -> Counts {
+        let (memories, receipts) = (self.live() as u64, self.receipts.total());
+        let bytes = self.text_bytes + memories * vector_bytes(self.dimension);
+        let index_bytes = self.words.bytes() + self.key_points.bytes() + self.facets.bytes();
+        let events = self.journal.events();
+        Counts { memories, bytes, receipts, events, edges: self.edges, index_bytes }
+    }
+
+    /// A number that changes with every change of the tenant.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub fn set_changed(&mut self) {
+        self.version += 1;
+    }
+
+    pub fn apply(&mut self, change: IndexChange<'_>) {
+        match change {
+            IndexChange::Tenant(tenant) => self.set_tenant(tenant),
+            IndexChange::Memory { id, memory, before, terms } => {
+                self.put_memory(id, &memory, &before, &terms);
+            }
+            IndexChange::Anchor(id, anchor) => {
+                if let Some(slot) = self.slot(id) {
+                    let thermo = &self.tenant.thermo;
+                    self.chunks[chunk_of(slot)].set_anchor(row_of(slot), &anchor, thermo);
+                }
+            }
+            IndexChange::Vector(id, halves, scale, code) => {
+                if let Some(slot) = self.slot(id) {
+                    let vector = HalfVector { halves: &halves, scale };
+                    self.chunks[chunk_of(slot)].set_vector(row_of(slot), vector, &code);
+                    self.coverage.set(slot);
+                    self.code_error_max = self.code_error_max.max(code.error);
+                }
+            }
+            IndexChange::Removed { id, before } => self.remove_memory(id, &before),
+            IndexChange::ReceiptPut(owner, retention, at) => {
+                self.receipts.put(owner, retention, at);
+            }
+            IndexChange::ReceiptsRemoved(owner, retention, count, last) => {
+                self.receipts.remove(owner, retention, count, last);
+            }
+            IndexChange::EventAppended(part, index, at, bytes) => {
+                self.journal.append(part, at, bytes);
+                self.last_event = self.last_event.max(index);
+            }
+            IndexChange::EventsTrimmed(part, events, bytes) => {
+                self.journal.trim(part, events, bytes);
+            }
+            IndexChange::EdgeAppended => self.edges += 1,
+            IndexChange::EdgeRemoved => self.edges = less(self.edges, 1),
+        }
+    }
+
+    fn put_memory(&mut self, id: MemoryId, memory: &Memory, before: &Terms, terms: &Terms) {
+        let attributes = |slot| self.chunks[chunk_of(slot)].row(row_of(slot)).attributes();
+        let attributes_before = self.slot(id).map(attributes);
+        let namespace_before = attributes_before.map(Attributes::namespace);
+        let slot = self.slot_or_insert(id);
+        let age = (memory.created_at, id);
+        let namespace = self.namespaces.add_memory(&memory.namespace, age, slot);
+        if let Some(before) = namespace_before.filter(|before| *before != namespace) {
+            self.namespaces.remove_memory(before, age, slot);
+        }
+        self.remove_terms(slot, before);
+        self.text_bytes += terms.text_bytes;
+        self.words.insert(slot, &terms.words);
+        self.key_points.insert(slot, &terms.key_points);
+        self.facets.insert(slot, &terms.facets);
+        let attributes = Attributes::of(memory, namespace);
+        self.cold += u64::from(attributes.tier() == Tier::Cold);
+        self.cold -= u64::from(attributes_before.is_some_and(|before| before.tier() == Tier::Cold));
+        let chunk = &mut self.chunks[chunk_of(slot)];
+        chunk.set_row(row_of(slot), id, memory, attributes, &self.tenant.thermo);
+    }
+
+    fn remove_terms(&mut self, slot: Slot, before: &Terms) {
+        self.text_bytes = less(self.text_bytes, before.text_bytes);
+        self.words.remove(slot, &before.words);
+        self.key_points.remove(slot, &before.key_points);
+        self.facets.remove(slot, &before.facets);
+    }
+
+    fn remove_memory(&mut self, id: MemoryId, before: &Terms) {
+        let Some(slot) = self.slots.remove(id) else { return };
+        self.remove_terms(slot, before);
+        self.coverage.remove(slot);
+        let chunk = &mut self.chunks[chunk_of(slot)];
+        let row = chunk.row(row_of(slot));
+        let (age, attributes) = ((row.created_at(), id), row.attributes());
+        self.cold -= u64::from(attributes.tier() == Tier::Cold);
+        self.namespaces.remove_memory(attributes.namespace(), age, slot);
+        chunk.clear(row_of(slot));
+        self.free.push(slot);
+    }
+
+    fn set_tenant(&mut self, tenant: Tenant) {
+        let decay_differs = tenant.thermo.decay_differs(&self.tenant.thermo);
+        self.tenant = tenant;
+        if decay_differs {
+            for chunk in &mut self.chunks {
+                (0..chunk.rows()).for_each(|row| chunk.refresh_decay(row, &self.tenant.thermo));
+            }
+        }
+    }
+
+    /// Whether a memory is in the index.
+    pub fn has(&self, id: MemoryId) -> bool {
+        self.slot(id).is_some()
+    }
+
+    fn slot(&self, id: MemoryId) -> Option<Slot> {
+        self.slots.get(id)
+    }
+
+    /// The slot of a memory. A new memory gets a free slot, or the next one.
+    fn slot_or_insert(&mut self, id: MemoryId) -> Slot {
+        if let Some(slot) = self.slots.get(id) {
+            return slot;
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            let next = self.slots.count();
+            if next == self.chunks.len() * CHUNK_ROWS {
+                self.chunks.push(Chunk::new(self.dimension));
+            }
+            next as Slot
+        });
+        self.slots.insert(id, slot);
+        slot
+    }
+}
+
+/// The slots of so many memories. All slots below the highest one are used or free.
+fn used(count: usize, free: &[Slot]) -> RoaringBitmap {
+    let mut used = RoaringBitmap::new();
+    used.insert_range(0..(count + free.len()) as Slot);
+    for slot in free {
+        used.remove(*slot);
+    }
+    used
+}

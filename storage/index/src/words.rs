@@ -1,0 +1,260 @@
+//! An inverted index: for each word, the slots that contain it.
+//!
+//! It computes keyword overlaps from BM25's inverse document frequencies:
+//!
+//! ```text
+//! overlap = 10 · Σ idf(query terms that the memory contains) / Σ idf(all query terms)
+//! idf     = ln(1 + (N − n + ½) / (n + ½))     N memories, n of them with the term
+//! ```
+//!
+//! The N memories are those that the search may see. `model::words` turns texts into terms.
+
+use std::borrow::Cow;
+
+use roaring::RoaringBitmap;
+
+use crate::postings::Postings;
+use crate::{CHUNK_ROWS, Slot, slot_at};
+use model::score::KEYWORD_OVERLAP_MAX;
+use text::spelling::{correction, is_correctable};
+use text::term::WordHash;
+
+/// Maximum number of terms per query. Long queries rely on their vector.
+pub const QUERY_WORDS_MAX: usize = 128;
+
+/// Maximum number of words per query that are looked up with other letters, some hundred times.
+const CORRECTED_MAX: usize = 4;
+/// Weight of a word that is found with another letter.
+const CORRECTED_WEIGHT: f64 = 0.5;
+
+/// Rows of a chunk that are looked up one by one in the postings.
+const LOOKED_UP_MAX: usize = 4;
+
+#[derive(Default)]
+pub struct InvertedIndex {
+    postings: Postings,
+}
+
+/// The terms of a query with their weights.
+pub struct QueryTerms {
+    /// Each indexed term after its share of [`KEYWORD_OVERLAP_MAX`], in the order of the query.
+    weights: Vec<(f64, WordHash)>,
+}
+
+impl QueryTerms {
+    /// An upper bound of every keyword overlap.
+    pub fn overlap_max(&self) -> f64 {
+        /// Exceeds the rounding errors of all sums.
+        const ROUNDED_UP: f64 = 1.0 + 1e-9;
+        self.weights.iter().map(|(weight, _)| weight).sum::<f64>() * ROUNDED_UP
+    }
+}
+
+impl InvertedIndex {
+    pub fn insert(&mut self, slot: Slot, words: &[WordHash]) {
+        words.iter().for_each(|word| self.postings.insert(*word, slot));
+    }
+
+    pub fn remove(&mut self, slot: Slot, words: &[WordHash]) {
+        words.iter().for_each(|word| self.postings.remove(*word, slot));
+        self.postings.shrink();
+    }
+
+    /// Estimated bytes in RAM. Equal on all nodes.
+    pub fn bytes(&self) -> u64 {
+        self.postings.bytes()
+    }
+
+    /// Number of memories that contain a term, of all or of some.
+    pub fn frequency(&self, word: WordHash, of: Option<&RoaringBitmap>) -> u64 {
+        match of {
+            Some(slots) => self.postings.count_in(word, slots),
+            None => self.postings.count(word),
+        }
+    }
+
+    /// Slots that contain a term.
+    pub fn slots(&self, word: WordHash) -> Cow<'_, RoaringBitmap> {
+        self.postings.slots(word)
+    }
+
+    /// Slots that contain all of `words`.
+    pub fn intersection(&self, words: impl Iterator<Item = WordHash>) -> RoaringBitmap {
+        // The rarest first: they leave little for the others.
+        let mut words: Vec<_> = words.map(|word| (self.postings.count(word), word)).collect();
+        words.sort_unstable_by_key(|(count, _)| *count);
+        let mut words = words.into_iter().map(|(_, word)| word);
+        let Some(rarest) = words.next() else { return RoaringBitmap::new() };
+        let mut found = self.postings.slots(rarest).into_owned();
+        while let Some(word) = words.next().filter(|_| !found.is_empty()) {
+            found &= &*self.postings.slots(word);
+        }
+        found
+    }
+
+    /// Up to `most` slots that contain a term of a query: those of the rarest terms, the highest slots
+    /// of the last one.
+    pub fn rarest(&self, query: &QueryTerms, most: usize) -> RoaringBitmap {
+        let mut terms: Vec<_> =
+            query.weights.iter().map(|(_, term)| (self.postings.count(*term), *term)).collect();
+        terms.sort_unstable_by_key(|(count, _)| *count);
+        let mut rarest = RoaringBitmap::new();
+        for (_, term) in terms {
+            let room = most - rarest.len() as usize;
+            rarest.extend(self.postings.slots(term).iter().rev().take(room));
+        }
+        rarest
+    }
+
+    /// Weights words by inverse document frequency in `visible`, or in all `live` memories.
+    /// A word that none of them contains counts half as the word that it is with a typing error.
+    pub fn query_terms(
+        &self,
+        words: Vec<String>,
+        visible: Option<&RoaringBitmap>,
+        live: usize,
+    ) -> QueryTerms {
+        let live = visible.map_or(live as u64, RoaringBitmap::len) as f64;
+        let frequency = |term: WordHash| self.frequency(term, visible);
+        let (mut total, mut weights, mut corrected) = (0.0, Vec::new(), 0);
+        for word in words.iter().take(QUERY_WORDS_MAX) {
+            let (mut term, mut weight) = (WordHash::of(word), 1.0);
+            if frequency(term) == 0 && corrected < CORRECTED_MAX && is_correctable(word) {
+                corrected += 1;
+                if let Some(found) = correction(word, frequency) {
+                    (term, weight) = (found, CORRECTED_WEIGHT);
+                }
+            }
+            let frequency = frequency(term) as f64;
+            let idf = libm::log(1.0 + (live - frequency + 0.5).max(0.0) / (frequency + 0.5));
+            total += idf;
+            // Words without postings count in the total, but need no lookup later.
+            if frequency > 0.0 {
+                weights.push((idf * weight, term));
+            }
+        }
+        let scale = if total > 0.0 { KEYWORD_OVERLAP_MAX / total } else { 0.0 };
+        weights.iter_mut().for_each(|(weight, _)| *weight *= scale);
+        QueryTerms { weights }
+    }
+
+    /// Writes the keyword overlaps of some rows of a chunk to `overlaps`, which is indexed by row.
+    pub fn keyword_overlaps_of(
+        &self,
+        query: &QueryTerms,
+        chunk: usize,
+        rows: &[u16],
+        overlaps: &mut [f64],
+    ) {
+        if rows.len() > LOOKED_UP_MAX {
+            return self.keyword_overlaps(query, chunk, overlaps);
+        }
+        for row in rows.iter().map(|row| usize::from(*row)) {
+            let slot = slot_at(chunk, row);
+            // In the order of the query's terms, as below.
+            overlaps[row] = query.weights.iter().fold(0.0, |sum, (weight, term)| {
+                if self.postings.contains(*term, slot) { sum + weight } else { sum }
+            });
+        }
+    }
+
+    /// Writes the keyword overlap of each row of a chunk to `overlaps`.
+    pub fn keyword_overlaps(&self, query: &QueryTerms, chunk: usize, overlaps: &mut [f64]) {
+        overlaps.fill(0.0);
+        let (first, last) = (slot_at(chunk, 0), slot_at(chunk, CHUNK_ROWS - 1));
+        // Sums in the order of the query's terms have the same bits on every node.
+        for (weight, term) in &query.weights {
+            self.postings.for_each(*term, first..=last, |slot| {
+                overlaps[(slot - first) as usize] += weight;
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    fn hashes(text: &str) -> Vec<WordHash> {
+        text.split(' ').map(WordHash::of).collect()
+    }
+
+    fn index(texts: &[&str]) -> InvertedIndex {
+        let mut index = InvertedIndex::default();
+        for (slot, text) in texts.iter().enumerate() {
+            index.insert(slot as Slot, &hashes(text));
+        }
+        index
+    }
+
+    fn overlaps(index: &InvertedIndex, query: &str, live: usize) -> Vec<f64> {
+        let mut overlaps = vec![0.0; CHUNK_ROWS];
+        let terms = index.query_terms(words(query), None, live);
+        index.keyword_overlaps(&terms, 0, &mut overlaps);
+        overlaps.truncate(live);
+        overlaps
+    }
+
+    #[test]
+    fn full_overlap_is_ten() {
+        let index = index(&["red rare", "red", "red", "blue"]);
+        let found = overlaps(&index, "red rare", 4);
+        assert!((found[0] - 10.0).abs() < 1e-9);
+        assert!(found[1] > 0.0 && found[1] < 5.0);
+        assert_eq!(found[3], 0.0);
+    }
+
+    #[test]
+    fn unknown_word_lowers_every_overlap() {
+        let index = index(&["red", "blue"]);
+        assert!(overlaps(&index, "red unheard", 2)[0] < 10.0);
+    }
+
+    #[test]
+    fn word_with_a_typing_error_counts_half() {
+        let index = index(&["keller red", "keeler", "red"]);
+        let found = overlaps(&index, "kellre", 3);
+        assert!((found[0] - 5.0).abs() < 1e-9 && found[1] == 0.0, "{found:?}");
+        assert_eq!(overlaps(&index, "keeler", 3)[0], 0.0, "a known word is not corrected");
+    }
+
+    #[test]
+    fn rarest_terms_come_first() {
+        let index = index(&["red blue", "red blue", "red blue rare", "red"]);
+        let terms = index.query_terms(words("red blue rare unheard"), None, 4);
+        let rarest = |most| index.rarest(&terms, most).iter().collect::<Vec<_>>();
+        assert!(rarest(0).is_empty());
+        assert_eq!(rarest(1), [2]);
+        // The highest slots of "blue" are 2, which "rare" has named, and 1; that of "red" is 3.
+        assert_eq!(rarest(3), [1, 2, 3]);
+        assert_eq!(rarest(9), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn overlaps_of_few_rows_are_those_of_all() {
+        let index = index(&["red rare", "red blue", "red blue", "red", "white"]);
+        let terms = index.query_terms(words("red rare blue unheard"), None, 5);
+        let (mut all, mut few) = (vec![0.0; CHUNK_ROWS], vec![7.0; CHUNK_ROWS]);
+        index.keyword_overlaps(&terms, 0, &mut all);
+        index.keyword_overlaps_of(&terms, 0, &[4, 1, 0], &mut few);
+        for row in [4, 1, 0] {
+            assert_eq!(few[row].to_bits(), all[row].to_bits());
+        }
+        assert_eq!(few[2], 7.0, "other rows stay as they are");
+        assert!(terms.overlap_max() > all[0] && terms.overlap_max() < 10.0);
+    }
+
+    #[test]
+    fn removed_slots_are_not_found() {
+        let mut index = index(&["red blue", "red"]);
+        index.remove(0, &hashes("red blue"));
+        let all_of = |text: &str| index.intersection(hashes(text).into_iter());
+        assert!(all_of("red").iter().eq([1]));
+        assert!(all_of("red blue").is_empty());
+        assert_eq!(index.frequency(WordHash::of("blue"), None), 0, "empty postings are dropped");
+    }
+}

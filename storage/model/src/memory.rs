@@ -1,0 +1,262 @@
+//! A memory: content, type, namespace and flags. Heat and vector are in rows of their own, so a
+//! change of heat never rewrites the text. What changes without the text goes to a row of its own
+//! too, once it changes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::details::Details;
+use crate::heat::Anchor;
+use crate::id::{KeyId, MemoryId, Timestamp};
+use crate::origin::Origin;
+use text::term::WordHash;
+
+/// Longest label in bytes. The embedding model reads 256 tokens, the word index the first
+/// [`MEMORY_WORDS_MAX`](text::words::MEMORY_WORDS_MAX) distinct words.
+pub const LABEL_BYTES_MAX: usize = 64 << 10;
+/// Maximum number of key points per memory.
+pub const KEY_POINTS_MAX: usize = 32;
+/// Longest key point in bytes.
+pub const KEY_POINT_BYTES_MAX: usize = 256;
+/// Longest namespace in bytes.
+pub const NAMESPACE_BYTES_MAX: usize = 128;
+/// Namespace of memories created without one.
+pub const NAMESPACE_DEFAULT: &str = "default";
+
+named_enum! {
+    /// Kind of knowledge. It determines half-life, floor and stability gain.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum MemoryType {
+        /// An event.
+        Episodic = "episodic",
+        /// A concept or relation.
+        Semantic = "semantic",
+        /// A preference of a person.
+        Preference = "preference",
+        /// A procedure.
+        Procedural = "procedural",
+        /// A durable fact.
+        Fact = "fact",
+        /// A passing impression.
+        Moment = "moment",
+    }
+}
+
+named_enum! {
+    /// Decay class: a factor of the half-life.
+    #[derive(Hash)]
+    pub enum DecayClass {
+        /// Half the half-life of the type.
+        Volatile = "volatile",
+        /// The half-life of the type.
+        Normal = "normal",
+        /// Twice the half-life of the type.
+        Persistent = "persistent",
+        /// No decay.
+        Permanent = "permanent",
+    }
+}
+
+named_enum! {
+    /// A feedback signal: what a caller reports about the usefulness of a memory.
+    pub enum Signal {
+        /// It helped: raises heat and stability.
+        Relevant = "relevant",
+        /// It did not help: leaves 30 % of the heat.
+        Irrelevant = "irrelevant",
+        /// It no longer holds: removes the heat.
+        Outdated = "outdated",
+        /// It is wrong: flags the memory for review.
+        Wrong = "wrong",
+    }
+}
+
+/// Storage tier of a memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tier {
+    /// Not archived.
+    Hot,
+    /// Archived: excluded from searches by default, and without decay.
+    Cold,
+}
+
+/// A memory as its text row has it, or with its present state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Content, 1 to [`LABEL_BYTES_MAX`] bytes. Markdown is allowed.
+    pub label: String,
+    /// Kind of knowledge.
+    pub memory_type: MemoryType,
+    /// Namespace, 1 to [`NAMESPACE_BYTES_MAX`] bytes.
+    pub namespace: String,
+    /// Decay class.
+    pub decay_class: DecayClass,
+    /// Pinned memories do not decay.
+    pub is_pinned: bool,
+    /// Locked memories cannot be deleted.
+    pub is_locked: bool,
+    /// Flagged for review by feedback `wrong`, until cleared.
+    pub is_flagged: bool,
+    /// Floor of this memory, 0 to 1.
+    pub min_heat: f32,
+    /// Additional texts under which the memory is indexed.
+    pub key_points: Vec<String>,
+    /// Creation time.
+    pub created_at: Timestamp,
+    /// Last change by a client or trigger. Recalls and ticks do not count.
+    pub updated_at: Timestamp,
+    /// When the memory moved to the cold tier. `None` in the hot tier.
+    pub archived_at: Option<Timestamp>,
+    /// The memory that replaces this one, of the same namespace: the latest with an edge
+    /// [`SUPERSEDES`](crate::edge::SUPERSEDES) to it.
+    pub superseded_by: Option<MemoryId>,
+    /// The memory that it repeats, which a search had recalled a moment before. While that one
+    /// exists, recalls do not warm this one.
+    pub echo_of: Option<MemoryId>,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Who changed its text, its lock or its namespace last.
+    pub changed_by: Option<Editor>,
+    /// The key that locked it.
+    pub locked_by: Option<KeyId>,
+    /// The memories that it was folded from.
+    pub folded_from: Vec<MemoryId>,
+    /// Tags and metadata.
+    pub details: Option<Box<Details>>,
+}
+
+/// What changes of a memory while its text stays. Its row replaces these fields of the text row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemoryState {
+    pub decay_class: DecayClass,
+    pub is_pinned: bool,
+    pub is_locked: bool,
+    pub is_flagged: bool,
+    pub min_heat: f32,
+    pub updated_at: Timestamp,
+    pub archived_at: Option<Timestamp>,
+    pub superseded_by: Option<MemoryId>,
+    pub echo_of: Option<MemoryId>,
+    pub changed_by: Option<Editor>,
+    pub locked_by: Option<KeyId>,
+    pub details: Option<Box<Details>>,
+}
+
+/// A key that has changed a memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Editor {
+    /// The key.
+    pub key: KeyId,
+    /// The name that it had: the agent.
+    pub agent: String,
+}
+
+impl Memory {
+    /// Its state.
+    pub fn state(&self) -> MemoryState {
+        MemoryState {
+            decay_class: self.decay_class,
+            is_pinned: self.is_pinned,
+            is_locked: self.is_locked,
+            is_flagged: self.is_flagged,
+            min_heat: self.min_heat,
+            updated_at: self.updated_at,
+            archived_at: self.archived_at,
+            superseded_by: self.superseded_by,
+            echo_of: self.echo_of,
+            changed_by: self.changed_by.clone(),
+            locked_by: self.locked_by,
+            details: self.details.clone(),
+        }
+    }
+
+    /// The memory in another state.
+    #[must_use]
+    pub fn with(self, state: &MemoryState) -> Self {
+        Self {
+            decay_class: state.decay_class,
+            is_pinned: state.is_pinned,
+            is_locked: state.is_locked,
+            is_flagged: state.is_flagged,
+            min_heat: state.min_heat,
+            updated_at: state.updated_at,
+            archived_at: state.archived_at,
+            superseded_by: state.superseded_by,
+            echo_of: state.echo_of,
+            changed_by: state.changed_by.clone(),
+            locked_by: state.locked_by,
+            details: state.details.clone(),
+            ..self
+        }
+    }
+
+    /// Tier of the memory.
+    pub fn tier(&self) -> Tier {
+        if self.archived_at.is_some() { Tier::Cold } else { Tier::Hot }
+    }
+
+    /// All texts that the word index reads. Key points come first: a long label does not
+    /// displace their words.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        let key_points = self.key_points.iter().map(String::as_str);
+        key_points.chain(std::iter::once(self.label.as_str()))
+    }
+
+    /// Bytes of its label and its key points.
+    pub fn text_bytes(&self) -> u64 {
+        self.texts().map(|text| text.len() as u64).sum()
+    }
+
+    /// Bytes of its label, its key points, its tags and its metadata.
+    pub fn stored_bytes(&self) -> u64 {
+        self.text_bytes() + self.details.as_ref().map_or(0, |details| details.size_bytes() as u64)
+    }
+
+    /// Key points in the normalised form of the key-point index.
+    pub fn shared_key_points(&self) -> Vec<WordHash> {
+        let key_points = self.key_points.iter();
+        key_points.map(|key_point| WordHash::of(&shared_key_point(key_point))).collect()
+    }
+
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub fn example(label: &str) -> Self {
+        Self {
+            label: label.into(),
+            memory_type: MemoryType::Episodic,
+            namespace: NAMESPACE_DEFAULT.into(),
+            decay_class: DecayClass::Normal,
+            is_pinned: false,
+            is_locked: false,
+            is_flagged: false,
+            min_heat: 0.0,
+            key_points: Vec::new(),
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+            archived_at: None,
+            superseded_by: None,
+            echo_of: None,
+            origin: Origin::default(),
+            changed_by: None,
+            locked_by: None,
+            folded_from: Vec::new(),
+            details: None,
+        }
+    }
+}
+
+/// Normalises a key point: lower case, without surrounding white space.
+pub fn shared_key_point(key_point: &str) -> String {
+    key_point.trim().to_lowercase()
+}
+
+/// A memory at one instant: text row, anchor, and heat.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemoryRecord {
+    /// Id of the memory.
+    pub id: MemoryId,
+    /// Text row.
+    pub memory: Memory,
+    /// Anchor.
+    pub anchor: Anchor,
+    /// Heat at that instant, 0 to 1.
+    pub heat: f64,
+}

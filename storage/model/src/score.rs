@@ -1,0 +1,216 @@
+//! The composite score of a search result. The factors come from `search`.
+//!
+//! ```text
+//! base  = (1 − cosine_distance) · similarity_weight + heat · heat_weight
+//! score = base · (1 + keyword_weight · keyword_overlap) · (1 + temporal_boost) · (1 + namespace_boost)
+//!              · (1 + context_boost) · superseded_factor
+//! ```
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::MemoryId;
+
+/// Keyword overlap of a memory that contains every word of the query.
+pub const KEYWORD_OVERLAP_MAX: f64 = 10.0;
+
+/// Weights of the search score (the interface's `recall.*`).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RecallWeights {
+    /// Weight of semantic similarity.
+    pub similarity_weight: f64,
+    /// Weight of heat.
+    pub heat_weight: f64,
+    /// Weight of the keyword-overlap boost.
+    pub keyword_weight: f64,
+    /// Largest boost for closeness in time.
+    pub temporal_max_boost: f64,
+    /// Days outside the window in which that boost halves.
+    pub temporal_decay_days: f64,
+    /// Boost for memories of the caller's namespace.
+    pub namespace_boost: f64,
+    /// Share of its score that a result passes on to the memories created next to it.
+    pub context_weight: f64,
+    /// Factor of the score of a memory that another one supersedes.
+    pub superseded_factor: f64,
+}
+
+impl Default for RecallWeights {
+    fn default() -> Self {
+        Self {
+            similarity_weight: 0.7,
+            heat_weight: 0.3,
+            keyword_weight: 0.15,
+            temporal_max_boost: 0.4,
+            temporal_decay_days: 7.0,
+            namespace_boost: 0.1,
+            context_weight: 0.4,
+            superseded_factor: 0.3,
+        }
+    }
+}
+
+/// The factors of one result's score.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Factors {
+    /// 1 − cosine distance, −1 to 1.
+    pub similarity: f64,
+    /// Heat at the time of the search, 0 to 1.
+    pub heat: f64,
+    /// 0 to [`KEYWORD_OVERLAP_MAX`].
+    pub keyword_overlap: f64,
+    /// 0 to `temporal_max_boost`.
+    pub temporal_boost: f64,
+    /// 0 or `namespace_boost`.
+    pub namespace_boost: f64,
+    /// Boost by a memory that was created next to this one, at least 0. See [`Context`].
+    pub context_boost: f64,
+    /// 1, or less if another memory supersedes this one.
+    pub superseded_factor: f64,
+}
+
+impl Factors {
+    /// `base` of the formula.
+    pub fn base(&self, weights: &RecallWeights) -> f64 {
+        self.similarity * weights.similarity_weight + self.heat * weights.heat_weight
+    }
+
+    /// The score, rounded to 1e-6 so that the last bit never decides an order.
+    pub fn fused(&self, weights: &RecallWeights) -> f64 {
+        let fused = self.unrounded(weights);
+        // A lower score is a worse one.
+        let factor = if fused > 0.0 { self.superseded_factor } else { 1.0 };
+        rounded(fused * factor)
+    }
+
+    /// The base with all boosts: the score before rounding, if no other memory supersedes this one.
+    pub fn unrounded(&self, weights: &RecallWeights) -> f64 {
+        self.base(weights)
+            * (1.0 + weights.keyword_weight * self.keyword_overlap)
+            * (1.0 + self.temporal_boost)
+            * (1.0 + self.namespace_boost)
+            * (1.0 + self.context_boost)
+    }
+
+    /// The score of this memory with heat 0.
+    pub fn without_heat(&self, weights: &RecallWeights) -> f64 {
+        Self { heat: 0.0, ..*self }.fused(weights)
+    }
+
+    /// Adds `context` to the score, which must not have one yet. A score of 0 or less stays.
+    #[must_use]
+    pub fn with_context(self, context: &Context, weights: &RecallWeights) -> Self {
+        // Not rounded: the boost of a low score is large.
+        let score = self.unrounded(weights);
+        let context_boost = if rounded(score) > 0.0 { context.added() / score } else { 0.0 };
+        Self { context_boost, ..self }
+    }
+}
+
+/// What a good result, the source, adds to the score of a memory that was created next to it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Context {
+    /// The source.
+    pub id: MemoryId,
+    /// Score of the source with heat 0 and without context, above 0.
+    pub source_score: f64,
+    /// `context_weight`, times the factor of [`DAMPING`](Self::DAMPING), times the
+    /// [likeness](Self::likeness) of both.
+    pub share: f64,
+}
+
+impl Context {
+    /// Factors of the share for the first, second, … neighbour on each side. Further ones get
+    /// nothing.
+    pub const DAMPING: [f64; 5] = [1.0, 0.8, 0.64, 0.512, 0.4096];
+    /// Cosine of source and neighbour from which the whole share is passed on.
+    const FULL_COSINE: f64 = 0.3;
+    /// Largest difference between the times of creation.
+    pub const GAP_MAX: Duration = Duration::from_secs(3_600);
+
+    /// How much of the share a neighbour gets whose cosine to the source is this: 0 to 1. What has
+    /// nothing to do with a result gets no context from it.
+    pub fn likeness(cosine: f32) -> f64 {
+        (f64::from(cosine) / Self::FULL_COSINE).clamp(0.0, 1.0)
+    }
+
+    /// What is added to the score.
+    pub fn added(&self) -> f64 {
+        self.source_score * self.share
+    }
+}
+
+/// Rounds to 1e-6, the resolution of heats and scores in responses, and turns −0 into 0.
+pub fn rounded(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6 + 0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Factors of a memory with similarity, heat, keyword overlap, and two boosts.
+    fn factors(
+        [similarity, heat, keyword_overlap, temporal_boost, namespace_boost]: [f64; 5],
+    ) -> Factors {
+        Factors {
+            similarity,
+            heat,
+            keyword_overlap,
+            temporal_boost,
+            namespace_boost,
+            context_boost: 0.0,
+            superseded_factor: 1.0,
+        }
+    }
+
+    #[test]
+    fn superseded_memories_score_less() {
+        let weights = RecallWeights::default();
+        let present = factors([0.5, 0.8, 5.0, 0.0, 0.0]);
+        let old = Factors { superseded_factor: 0.3, ..present };
+        assert_eq!(old.fused(&weights), rounded(present.fused(&weights) * 0.3));
+        let context = Context { id: MemoryId([1; 16]), source_score: 1.0, share: 0.4 };
+        let with_context =
+            |factors: Factors| factors.with_context(&context, &weights).fused(&weights);
+        assert!((with_context(old) - with_context(present) * 0.3).abs() < 2e-6);
+        let opposite = Factors { similarity: -0.9, heat: 0.0, ..old };
+        assert!(opposite.fused(&weights) < 0.0);
+        assert_eq!(
+            opposite.fused(&weights),
+            Factors { superseded_factor: 1.0, ..opposite }.fused(&weights)
+        );
+    }
+
+    #[test]
+    fn context_adds_a_share_of_the_source() {
+        let weights = RecallWeights::default();
+        let source = factors([0.9, 1.0, 10.0, 0.0, 0.0]).without_heat(&weights);
+        assert_eq!(source, rounded(0.9 * 0.7 * 2.5), "heat is not passed on");
+        let context = Context { id: MemoryId([1; 16]), source_score: source, share: 0.4 };
+        let alone = factors([0.1, 0.5, 1.0, 0.0, 0.1]);
+        let added = alone.with_context(&context, &weights).fused(&weights) - alone.fused(&weights);
+        assert!((added - source * 0.4).abs() < 2e-6);
+        let low = factors([0.005_717_552_267, 0.0, 0.0, 0.0, 0.0]);
+        let added = low.with_context(&context, &weights).fused(&weights) - low.fused(&weights);
+        assert!((added - source * 0.4).abs() < 2e-6, "a low score is as exact: {added}");
+        let opposite = factors([-0.9, 0.1, 0.0, 0.0, 0.0]);
+        assert_eq!(opposite.with_context(&context, &weights), opposite);
+    }
+
+    #[test]
+    fn factors_multiply_to_the_score() {
+        let factors = factors([0.5, 0.8, 5.0, 0.4, 0.1]);
+        let weights = RecallWeights::default();
+        assert!((factors.base(&weights) - 0.59).abs() < 1e-12);
+        assert_eq!(factors.fused(&weights), rounded(0.59 * 1.75 * 1.4 * 1.1));
+    }
+
+    #[test]
+    fn score_without_boosts_is_the_base() {
+        let factors = factors([0.25, 1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(factors.fused(&RecallWeights::default()), 0.475);
+        assert_eq!(rounded(-0.000_000_4).to_bits(), 0.0_f64.to_bits());
+    }
+}
