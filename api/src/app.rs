@@ -9,8 +9,8 @@ use parking_lot::RwLock;
 use prometheus::Registry;
 use raft::Handle;
 use storage::Reader;
+use storage::model::api_key::OperatorKey;
 use storage::model::id::TenantId;
-use storage::model::operator_key::OperatorKey;
 
 use crate::budget::{BudgetUse, KeyBudget};
 use crate::failed_authentications::FailedAuthentications;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use raft::{Counts, GRANT_TIME, Grant, GrantRequest, Handle, History, WINDOW_SECONDS};
 use storage::model::id::TenantId;
-use storage::model::limits::TENANTS_MAX;
+use storage::model::tenant::TENANTS_MAX;
 use tokio::time::Instant;
 
 /// Time limit of a request to the leader.

@@ -10,7 +10,7 @@ use axum_server::tls_rustls::RustlsConfig;
 use prometheus::{IntGaugeVec, Opts};
 use raft::{Handle, PeerTls};
 use rustls::ServerConfig;
-use storage::model::operator_key::OperatorKey;
+use storage::model::api_key::OperatorKey;
 use tokio::signal::unix::Signal;
 
 use crate::config::Config;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use api::random_bytes;
-use storage::model::operator_key::OperatorKey;
+use storage::model::api_key::OperatorKey;
 
 use crate::error::unusable;
 

@@ -7,6 +7,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
+use index::data::{IndexChange, Terms};
+use index::saved::SavedGraphs;
+use index::tenant::TenantIndex;
+use model::cluster::Position;
+use model::id::{MemoryId, TenantId};
+use model::journal::Cursor;
+use model::memory::{Memory, MemoryState};
+use model::models::VectorPlace;
 use rocksdb::WriteBatch;
 use serde::{Deserialize, Serialize};
 
@@ -21,14 +29,6 @@ use crate::received::{Received, Receiver};
 use crate::table::key::{Key, Kind, prefix};
 use crate::table::state::stage;
 use crate::table::view::View;
-use index::data::{IndexChange, Terms};
-use index::saved::SavedGraphs;
-use index::tenant::TenantIndex;
-use model::cluster::Position;
-use model::id::{MemoryId, TenantId};
-use model::journal::Cursor;
-use model::memory::{Memory, MemoryState};
-use model::models::VectorPlace;
 
 /// A committed log entry.
 pub struct Entry<'a> {

@@ -1,12 +1,13 @@
 //! Reads the audit log of a tenant, or of the operator, in pages.
 
+use model::audit::{AuditAction, AuditChain, AuditEnds, AuditEntry};
+use model::id::{KeyId, TenantId};
+
 use crate::codec;
 use crate::error::Result;
 use crate::reader::Reader;
 use crate::table::key::Key;
 use crate::table::view::{Row, View};
-use model::audit::{AuditAction, AuditChain, AuditEnds, AuditEntry};
-use model::id::{KeyId, TenantId};
 
 /// Most entries that one page reads. A filter that passes few of them continues on the next page.
 const PAGE_READS_MAX: usize = 10_000;

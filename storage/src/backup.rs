@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use model::cluster::{Cluster, Incarnation, Position};
+
 use crate::checkpoint::Folder;
 use crate::codec;
 use crate::error::{Error, Result};
@@ -13,7 +15,6 @@ use crate::table::key::{Key, Kind};
 use crate::table::state::State;
 use crate::table::view::View;
 use crate::verify::hash_rows;
-use model::cluster::{Cluster, Incarnation, Position};
 
 /// What a copy of the state holds.
 #[derive(Debug, Clone, PartialEq, Eq)]

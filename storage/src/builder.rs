@@ -7,14 +7,14 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 
+use index::saved::SavedGraphs;
+use index::tenant::TenantIndex;
+use model::id::TenantId;
 use parking_lot::RwLock;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::registry::Registry;
-use index::saved::SavedGraphs;
-use index::tenant::TenantIndex;
-use model::id::TenantId;
 
 /// Added to the thread's niceness: about a tenth of the CPU share of other threads. A higher
 /// value could starve it while searches wait for a lock that it holds.

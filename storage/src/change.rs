@@ -3,10 +3,6 @@
 //! This is the log format. Variants are only appended, and fields never change. The tests in
 //! `storage/tests/formats.rs` contain the bytes of each variant.
 
-use serde::{Deserialize, Serialize};
-
-use crate::codec::{self, Record};
-use crate::table::key::{Key, Kind, prefix, prefix_end};
 use model::access::Rules;
 use model::analytics::{LastReports, RecallStats, Usage};
 use model::api_key::ApiKey;
@@ -17,14 +13,18 @@ use model::edge::{Edge, RelationKey, relation_key};
 use model::heat::Anchor;
 use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use model::journal::{Cursor, Event, JournalPart};
-use model::limits::Tenancy;
 use model::memory::{Memory, MemoryState};
 use model::models::{Models, VectorPlace};
 use model::receipt::{Receipt, ReceiptKey, Retention};
+use model::tenant::Tenancy;
 use model::tenant::Tenant;
 use model::tick::Tick;
 use model::trigger::{Firings, Trigger};
 use model::vector::Vector;
+use serde::{Deserialize, Serialize};
+
+use crate::codec::{self, Record};
+use crate::table::key::{Key, Kind, prefix, prefix_end};
 
 /// A fact with absolute values. A `Put` contains the whole row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

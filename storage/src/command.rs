@@ -8,6 +8,8 @@
 
 use std::net::IpAddr;
 
+use model::id::{KeyId, TenantId};
+use model::receipt::ReceiptRequest;
 use serde::{Deserialize, Serialize};
 
 use crate::codec;
@@ -16,8 +18,6 @@ use crate::decide::draft::Draft;
 use crate::decide::rule::{Class, ClusterRule, TenantRule};
 use crate::decide::run::{run_for_cluster, run_for_tenant};
 use crate::reply::Reply;
-use model::id::{KeyId, TenantId};
-use model::receipt::ReceiptRequest;
 
 pub use crate::decide::bulk::BulkFilter;
 pub use crate::decide::cluster::{
@@ -27,6 +27,7 @@ pub use crate::decide::cluster::{
 pub use crate::decide::create_memories::CreateMemories;
 pub use crate::decide::edge::{CreateEdge, DeleteEdge, EdgeRef, Supersede};
 pub use crate::decide::expire::Expire;
+pub use crate::decide::fold::Unfold;
 pub use crate::decide::import::Import;
 pub use crate::decide::keys::{CreateKey, DeleteKey, RotateKey, SetKeyNamespace};
 pub use crate::decide::memory::{
@@ -45,7 +46,6 @@ pub use crate::decide::tenant::{
 pub use crate::decide::tenants::{CreateTenant, DeleteTenant, NewTenant, PutTier, UpdateTenant};
 pub use crate::decide::tick::AdvanceTick;
 pub use crate::decide::trigger::{CreateTrigger, DeleteTrigger, UpdateTrigger};
-pub use crate::decide::unfold::Unfold;
 
 /// A requested change, with its sender.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

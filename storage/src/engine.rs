@@ -5,6 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use model::cluster::Position;
+use model::id::{TenantId, Timestamp};
+use model::thermo::Thermo;
 use parking_lot::RwLock;
 use rocksdb::Env;
 
@@ -13,9 +16,6 @@ use crate::registry::Registry;
 use crate::table::key::Key;
 use crate::table::state::State;
 use crate::table::view::View;
-use model::cluster::Position;
-use model::id::{TenantId, Timestamp};
-use model::thermo::Thermo;
 
 /// Options for opening an engine.
 #[derive(Clone)]

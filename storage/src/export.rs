@@ -1,12 +1,5 @@
 //! Reads all memories, edges and triggers of a tenant as of one log index.
 
-use crate::change::all_of;
-use crate::codec;
-use crate::error::{Error, Result};
-use crate::import::ImportedMemory;
-use crate::reader::Reader;
-use crate::table::key::{Key, Kind, fixed, split};
-use crate::table::view::View;
 use model::access::Access;
 use model::cluster::Position;
 use model::edge::Edge;
@@ -14,6 +7,14 @@ use model::id::{MemoryId, TenantId, Timestamp, TriggerId};
 use model::memory::Memory;
 use model::trigger::{Firings, Trigger};
 use model::vector::Vector;
+
+use crate::change::all_of;
+use crate::codec;
+use crate::error::{Error, Result};
+use crate::new_memory::ImportedMemory;
+use crate::reader::Reader;
+use crate::table::key::{Key, Kind, fixed, split};
+use crate::table::view::View;
 
 /// A part of an export, in this order.
 pub enum Exported {

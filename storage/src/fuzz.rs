@@ -2,12 +2,6 @@
 //! run those of all crates.
 
 use jiff::tz::TimeZone;
-
-use crate::change::{Batch, Change, RowWrite};
-use crate::codec::{Record, decode, encode};
-use crate::command::{Command, CreateMemories, CreateTrigger, RecordAttempts};
-use crate::model;
-use crate::new_memory::NewMemory;
 use model::cluster::{BatchId, Position};
 use model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryId, DeliveryStage};
 use model::edge::Edge;
@@ -20,6 +14,12 @@ use model::template::{MESSAGE_BYTES_MAX, TemplateContext};
 use model::temporal::window;
 use model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use model::vector::{ModelId, Vector};
+
+use crate::change::{Batch, Change, RowWrite};
+use crate::codec::{Record, decode, encode};
+use crate::command::{Command, CreateMemories, CreateTrigger, RecordAttempts};
+use crate::model;
+use crate::new_memory::NewMemory;
 
 /// A function of arbitrary bytes that panics if a property does not hold.
 #[derive(Clone, Copy)]

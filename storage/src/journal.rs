@@ -1,13 +1,14 @@
 //! Reads the journal of a tenant: backward in pages, forward after a cursor, and for trims.
 
+use model::id::{TenantId, Timestamp};
+use model::journal::{Cursor, Event, JournalPart};
+
 use crate::change::all_of;
 use crate::codec;
 use crate::error::Result;
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, cursor_of, split};
 use crate::table::view::{Row, View};
-use model::id::{TenantId, Timestamp};
-use model::journal::{Cursor, Event, JournalPart};
 
 /// Most events that one page reads. A filter that passes few of them continues on the next page.
 const PAGE_EVENTS_MAX: usize = 10_000;

@@ -25,7 +25,6 @@ mod change;
 mod checkpoint;
 pub mod codec;
 pub mod command;
-mod counters;
 mod decide;
 mod engine;
 mod error;
@@ -33,7 +32,6 @@ mod export;
 pub mod file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
-mod import;
 mod journal;
 mod log;
 mod new_memory;
@@ -42,7 +40,6 @@ mod parts;
 mod patch;
 mod reader;
 mod rebuild;
-mod receipts;
 mod received;
 mod records;
 mod registry;
@@ -62,7 +59,7 @@ pub use apply::{ApplyOutcome, Entry, EntryBody, Flusher, Writer};
 pub use audit::{AuditPage, AuditRequest};
 pub use change::{Batch, Change};
 pub use command::Command;
-pub use counters::AppliedCounters;
+
 pub use decide::bulk::Outcomes;
 pub use decide::rule::{Class, ClusterRule, Priority, TenantRule};
 pub use decide::{
@@ -71,17 +68,17 @@ pub use decide::{
 pub use engine::Options;
 pub use error::{Error, Result};
 pub use export::Exported;
-pub use import::{IMPORT_MAX, ImportedMemory};
+
 pub use index::covered::GraphCounts;
 pub use index::data::Counts;
 pub use index::triggers::{CompiledTrigger, OwnerCounts};
 pub use journal::{EventPage, EventsAfter};
 pub use log::{Log, LogField, LogWrite};
-pub use new_memory::{CREATE_MAX, CREATE_TEXT_BYTES_MAX, NewMemory};
+pub use new_memory::{CREATE_MAX, CREATE_TEXT_BYTES_MAX, IMPORT_MAX, ImportedMemory, NewMemory};
 pub use outbox::Deliveries;
 pub use parts::EqualParts;
 pub use patch::{MemoryPatch, OwnTenantPatch, TenantPatch, TriggerPatch};
-pub use reader::Reader;
+pub use reader::{AppliedCounters, Reader};
 pub use received::{Received, Receiver};
 pub use reply::{
     Accepted, BULK_MAX, EdgeReply, Expired, FeedbackReply, Imported, KeyReply, Progress, Rejection,

@@ -12,6 +12,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use model::cluster::{GROUP, GroupId};
 use rocksdb::statistics::Ticker;
 use rocksdb::{DB, DBRecoveryMode, Direction, Env, IteratorMode, ReadOptions, WriteBatch};
 
@@ -19,7 +20,6 @@ use crate::error::{Error, Result};
 use crate::table::key::fixed;
 use crate::table::state;
 use crate::table::view::Row;
-use model::cluster::{GROUP, GroupId};
 
 const ENTRY: u8 = 0x01;
 const NAMED: u8 = 0x02;

@@ -1,15 +1,15 @@
-//! A memory to create, as a command carries it.
-
-use serde::{Deserialize, Serialize};
+//! A memory to create or to import, as a command carries it.
 
 use model::bounded::bounded;
 use model::details::Details;
 use model::duplicate::OnDuplicate;
 use model::edge::{SUPERSEDED_MAX, Suggestion};
+use model::heat::Anchor;
 use model::id::{MemoryId, Timestamp};
 use model::memory::{DecayClass, Memory, MemoryType};
 use model::origin::Origin;
 use model::vector::Vector;
+use serde::{Deserialize, Serialize};
 
 /// Most memories of a batch create.
 pub const CREATE_MAX: usize = 50;
@@ -89,5 +89,28 @@ impl NewMemory {
         self.label.len()
             + self.key_points.iter().map(String::len).sum::<usize>()
             + self.details.as_ref().map_or(0, |details| details.size_bytes())
+    }
+}
+
+/// Most edges or triggers of a command.
+pub const IMPORT_MAX: usize = 200;
+
+/// A memory with all that belongs to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImportedMemory {
+    /// Its id.
+    pub id: MemoryId,
+    /// Its row.
+    pub memory: Memory,
+    /// Its heat.
+    pub anchor: Anchor,
+    /// Its vector.
+    pub vector: Vector,
+}
+
+impl ImportedMemory {
+    /// Bytes of its texts.
+    pub fn text_bytes(&self) -> usize {
+        self.memory.stored_bytes() as usize
     }
 }

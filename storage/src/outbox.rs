@@ -1,14 +1,15 @@
 //! Reading the outbox: due deliveries for the sender, and pages of a tenant's deliveries.
 
+use model::delivery::{DeadLetterCursor, Delivery, DeliveryId};
+use model::id::{KeyId, TenantId, Timestamp};
+use model::memory::Memory;
+
 use crate::change::all_of;
 use crate::codec;
 use crate::error::Result;
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, delivery_of, timed_delivery_of};
 use crate::table::view::View;
-use model::delivery::{DeadLetterCursor, Delivery, DeliveryId};
-use model::id::{KeyId, TenantId, Timestamp};
-use model::memory::Memory;
 
 /// Most deliveries that one page reads: as many as a tenant may have.
 const PAGE_ROWS_MAX: usize = 20_000;

@@ -1,13 +1,12 @@
 //! Patches: the changes of some fields of a memory, a trigger or a tenant, as commands carry them.
 
-use serde::{Deserialize, Serialize};
-
 use model::details::DetailsPatch;
-use model::limits::OwnLimits;
 use model::memory::{DecayClass, MemoryType};
+use model::tenant::OwnLimits;
 use model::tenant::TenantState;
 use model::trigger::TriggerAction;
 use model::vector::Vector;
+use serde::{Deserialize, Serialize};
 
 /// Changes to a memory; `None` leaves a field as it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

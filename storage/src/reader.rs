@@ -4,18 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::RwLock;
-
-use crate::change::all_of;
-use crate::codec;
-use crate::counters::AppliedCounters;
-use crate::engine::Engine;
-use crate::error::Result;
-use crate::search::query::SearchCounters;
-use crate::table::key::{Key, Kind, fixed, prefix_end, split};
-use crate::table::state::count;
-use crate::table::view::{Row, View};
-use crate::verify::{Verifier, hash_rows};
 use index::covered::GraphCounts;
 use index::data::Counts;
 use index::tenant::TenantIndex;
@@ -26,11 +14,24 @@ use model::audit::AuditChain;
 use model::cluster::{Cluster, Position};
 use model::delivery::Outbox;
 use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
-use model::limits::{Limit, Tenancy};
+use model::journal::EventName;
 use model::memory::{MemoryRecord, MemoryType};
 use model::models::Models;
+use model::receipt::{ReceiptKey, Retention};
+use model::tenant::{Limit, Tenancy};
 use model::thermo::Thermo;
 use model::trigger::Firings;
+use parking_lot::RwLock;
+
+use crate::change::{Change, all_of};
+use crate::codec;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::search::query::SearchCounters;
+use crate::table::key::{Key, Kind, fixed, prefix_end, receipt_of, split};
+use crate::table::state::count;
+use crate::table::view::{Row, View};
+use crate::verify::{Verifier, hash_rows};
 
 /// Read access to the newest applied state. Cheap to clone. Readers block a writer at most
 /// for one chunk of rows. All reads use the cluster clock of the last batch. A read fails only
@@ -327,5 +328,59 @@ impl View for Reader {
 
     fn models(&self) -> Result<Models> {
         Ok(self.engine().registry.models())
+    }
+}
+
+/// Ticks, and events by kind.
+#[derive(Default)]
+pub struct AppliedCounters {
+    ticks: AtomicU64,
+    events: [AtomicU64; EventName::ALL.len()],
+}
+
+impl AppliedCounters {
+    pub(crate) fn count(&self, changes: &[Change]) {
+        for change in changes {
+            let counter = match change {
+                Change::TickPut(..) => &self.ticks,
+                Change::EventAppended(_, event) => &self.events[event.kind.name() as usize],
+                _ => continue,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Ticks of all tenants.
+    pub fn ticks(&self) -> u64 {
+        self.ticks.load(Ordering::Relaxed)
+    }
+
+    /// Events of a kind, of all tenants.
+    pub fn events(&self, name: EventName) -> u64 {
+        self.events[name as usize].load(Ordering::Relaxed)
+    }
+}
+
+impl Reader {
+    /// The first `limit` receipts of an API key at or before `until` that pass `filter`, the
+    /// oldest first. Removed receipts before them cost nothing.
+    pub(crate) fn old_receipts(
+        &self,
+        (tenant, owner, retention): (TenantId, KeyId, Retention),
+        until: Timestamp,
+        limit: usize,
+        filter: impl Fn(&ReceiptKey) -> bool,
+    ) -> Result<Vec<(Timestamp, ReceiptKey)>> {
+        let index = self.index(tenant);
+        let oldest = index.and_then(|index| index.read().receipts.oldest(owner, retention));
+        let Some(oldest) = oldest.filter(|oldest| *oldest <= until) else { return Ok(Vec::new()) };
+        let key = |at| Key::ReceiptAge(tenant, owner, retention, at, [0; 32]).bytes();
+        let engine = self.engine();
+        let rows = engine.state.range(&key(oldest), &key(Timestamp(until.0.saturating_add(1))));
+        let receipts = rows.map(|row| receipt_of(&row?.0).map(|(_, _, at, hash)| (at, hash)));
+        let passes = |receipt: &Result<(Timestamp, ReceiptKey)>| {
+            receipt.as_ref().map_or(true, |(_, hash)| filter(hash))
+        };
+        receipts.filter(passes).take(limit).collect()
     }
 }

@@ -8,12 +8,6 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle, available_parallelism};
 
-use crate::change::all_of;
-use crate::codec;
-use crate::error::{Error, Result};
-use crate::table::key::{Kind, cursor_of, fixed, receipt_of, split};
-use crate::table::state::{State, count};
-use crate::table::view::{Row, View};
 use index::data::{IndexChange, Terms};
 use index::tenant::TenantIndex;
 use model::heat::Anchor;
@@ -22,6 +16,13 @@ use model::journal::{Event, JournalPart};
 use model::memory::Memory;
 use model::models::VectorPlace;
 use model::vector::Vector;
+
+use crate::change::all_of;
+use crate::codec;
+use crate::error::{Error, Result};
+use crate::table::key::{Kind, cursor_of, fixed, receipt_of, split};
+use crate::table::state::{State, count};
+use crate::table::view::{Row, View};
 
 /// Memories of a block. They are indexed under one lock.
 const BLOCK_MEMORIES: usize = 1_000;

@@ -3,11 +3,12 @@
 
 use std::path::Path;
 
+use model::cluster::Position;
+
 use crate::checkpoint::Folder;
 use crate::engine::{Engine, Options};
 use crate::error::Result;
 use crate::reader::Reader;
-use model::cluster::Position;
 
 /// Opens received states. The caller opens one at a time.
 pub struct Receiver {

@@ -32,7 +32,7 @@ records! {
     model::id::Timestamp: 1, "time";
     model::journal::Cursor: 1, "cursor";
     model::journal::Event: 1, "journal event";
-    model::limits::Tenancy: 1, "tenancy";
+    model::tenant::Tenancy: 1, "tenancy";
     model::models::Models: 1, "models";
     model::memory::Memory: 1, "memory";
     model::memory::MemoryState: 1, "state of a memory";

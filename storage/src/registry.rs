@@ -7,14 +7,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use parking_lot::{Mutex, RwLock};
-
-use crate::codec::{self, Record};
-use crate::error::{Error, Result};
-use crate::rebuild::rebuild;
-use crate::table::key::{Kind, fixed, split};
-use crate::table::state::State;
-use crate::table::view::View;
 use index::data::IndexChange;
 use index::schedule::Schedule;
 use index::tenant::TenantIndex;
@@ -25,10 +17,18 @@ use model::audit::{AuditChain, AuditEnds};
 use model::cluster::Cluster;
 use model::delivery::Outbox;
 use model::id::{KeyId, TenantId, Timestamp, TriggerId};
-use model::limits::{Limit, Tenancy};
 use model::models::{Models, VectorPlace};
+use model::tenant::{Limit, Tenancy};
 use model::tenant::{Tenant, TenantState};
 use model::trigger::Firings;
+use parking_lot::{Mutex, RwLock};
+
+use crate::codec::{self, Record};
+use crate::error::{Error, Result};
+use crate::rebuild::rebuild;
+use crate::table::key::{Kind, fixed, split};
+use crate::table::state::State;
+use crate::table::view::View;
 
 /// The in-memory data of a state.
 #[derive(Default)]

@@ -1,9 +1,5 @@
 //! Replies: what a command returns, and the rules that reject one.
 
-use serde::{Deserialize, Serialize};
-
-use crate::codec::assert_ascending;
-use crate::import::IMPORT_MAX;
 use index::data::Counts;
 use model::access::Rule;
 use model::api_key::ApiKey;
@@ -11,12 +7,16 @@ use model::bounded::bounded;
 use model::delivery::DeadLetterCursor;
 use model::edge::{EDGES_MAX, Edge};
 use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
-use model::limits::{Limit, Tier};
 use model::memory::MemoryRecord;
 use model::receipt::RECEIPT_IDS_MAX;
 use model::tenant::Tenant;
+use model::tenant::{Limit, Tier};
 use model::thermo::{SettingFault, Thermo};
 use model::trigger::{Firings, Notification, Trigger};
+use serde::{Deserialize, Serialize};
+
+use crate::codec::assert_ascending;
+use crate::new_memory::IMPORT_MAX;
 
 /// Most memories of a bulk command, and so of its reply.
 pub const BULK_MAX: usize = 500;

@@ -7,6 +7,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use model::delivery::Delivery;
+use model::edge::RelationKey;
+use model::id::{KeyId, MemoryId, TenantId};
+use model::receipt::Receipt;
 use serde::{Deserialize, Serialize};
 
 use crate::change::in_order;
@@ -17,10 +21,6 @@ use crate::table::key::{
 };
 use crate::table::state::Snapshot;
 use crate::table::view::{Row, View};
-use model::delivery::Delivery;
-use model::edge::RelationKey;
-use model::id::{KeyId, MemoryId, TenantId};
-use model::receipt::Receipt;
 
 /// Faults that are named. All are counted.
 const NAMED_MAX: usize = 100;

@@ -3,6 +3,11 @@
 
 use std::collections::HashSet;
 
+use model::delivery::Delivery;
+use model::id::{KeyId, MemoryId, TenantId};
+use model::journal::{Event, EventKind, JournalPart};
+use model::receipt::{Receipt, WriteEffect};
+
 use crate::change::{all_of, memory_keys};
 use crate::codec;
 use crate::decide::purge::TraceRows;
@@ -11,10 +16,6 @@ use crate::journal::event_row;
 use crate::reader::Reader;
 use crate::table::key::{Kind, delivery_of, receipt_key_of};
 use crate::table::view::View;
-use model::delivery::Delivery;
-use model::id::{KeyId, MemoryId, TenantId};
-use model::journal::{Event, EventKind, JournalPart};
-use model::receipt::{Receipt, WriteEffect};
 
 /// Whose traces are meant.
 #[derive(Debug, Clone, Default)]

@@ -1,13 +1,14 @@
 //! Finds memories that lack a vector of the next model, while the embedding model is changed.
 
+use model::id::{MemoryId, TenantId};
+use model::memory::Memory;
+
 use crate::codec;
 use crate::error::Result;
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, fixed, split};
 use crate::table::state::count;
 use crate::table::view::Row;
-use model::id::{MemoryId, TenantId};
-use model::memory::Memory;
 
 /// Most memories that one call examines.
 const EXAMINED_MAX: u64 = 10_000;

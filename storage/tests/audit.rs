@@ -142,7 +142,7 @@ fn operators_acts_are_in_both_chains() {
         NewTenant { name: "b".into(), tier: Some("free".into()), limits: Default::default() };
     let (key_id, key) = (AGENT, api_key("admin", Role::Admin));
     let other = TenantId(2);
-    let limits = Some([(storage::model::limits::Limit::Memories, Some(9))].into());
+    let limits = Some([(storage::model::tenant::Limit::Memories, Some(9))].into());
     engine.run(
         1,
         &[

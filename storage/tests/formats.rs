@@ -16,11 +16,11 @@ use storage::model::cluster::{BatchId, Cluster, GroupId, Member, Model, Position
 use storage::model::edge::Edge;
 use storage::model::heat::Anchor;
 use storage::model::id::{KeyId, TenantId};
-use storage::model::limits::{Limit, Tenancy, Tier};
 use storage::model::models::{Models, NextModel, VectorPlace};
 use storage::model::receipt::{Receipt, Retention, TouchedId, WriteEffect};
 use storage::model::release::Release;
 use storage::model::retention::{RetentionAction, RetentionRule};
+use storage::model::tenant::{Limit, Tenancy, Tier};
 use storage::model::tenant::{Role, Tenant, TenantState};
 use storage::model::tick::{Stage, Tick};
 

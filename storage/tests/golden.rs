@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use storage::model::limits::Limit;
+use storage::model::tenant::Limit;
 use storage::model::trigger_match::SkipReason;
 use storage::text::words::words;
 

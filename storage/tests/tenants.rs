@@ -3,7 +3,7 @@
 use storage::model::analytics::{ReturnedMemory, TenantReport};
 use storage::model::edge::{SIMILAR_TO, Suggestion};
 use storage::model::id::KeyId;
-use storage::model::limits::{Limit, Limits};
+use storage::model::tenant::{Limit, Limits};
 use storage::model::tenant::{Role, TenantState};
 use storage::{Counts, Options, Rejection, TenantPatch};
 

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use futures::stream;
 use storage::model::access::Caller;
 use storage::model::journal::Cursor;
-use storage::model::limits::Limit;
+use storage::model::tenant::Limit;
 use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::current;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use storage::model::limits::Limit;
+use storage::model::tenant::Limit;
 
 use crate::prelude::*;
 use crate::requests::access::OrgChanges;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use storage::TenantPatch;
 use storage::command::NewTenant;
 use storage::model::id::TenantId;
-use storage::model::limits::{Limit, OwnLimits, TIER_NAME_BYTES_MAX, Tier};
+use storage::model::tenant::{Limit, OwnLimits, TIER_NAME_BYTES_MAX, Tier};
 use storage::model::tenant::{TENANT_NAME_BYTES_MAX, TenantState};
 
 use crate::app::App;

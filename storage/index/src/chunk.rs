@@ -8,11 +8,6 @@
 use std::ops::Range;
 
 use half::f16;
-use parking_lot::Mutex;
-
-use crate::CHUNK_ROWS;
-use crate::attributes::{AttributeMask, Attributes};
-use crate::heats::{HeatBounds, HeatCell, MaxHeat};
 use model::decay::Decay;
 use model::heat::{Anchor, decayed};
 use model::id::{MemoryId, Timestamp};
@@ -20,6 +15,11 @@ use model::memory::{Memory, Tier};
 use model::sq8::{self, Code};
 use model::thermo::Thermo;
 use model::vector::HalfVector;
+use parking_lot::Mutex;
+
+use crate::CHUNK_ROWS;
+use crate::attributes::{AttributeMask, Attributes};
+use crate::heats::{HeatBounds, HeatCell, MaxHeat};
 
 /// Rows for which the columns of a chunk have room from its first memory on.
 const ROWS_MIN: usize = 8;

@@ -15,13 +15,13 @@
 
 use std::sync::Arc;
 
+use model::sq8::Code;
 use roaring::RoaringBitmap;
 
 use crate::Slot;
 use crate::covered::{CoveredGraph, GraphCounts, Restored};
 use crate::graph::{GraphTask, TaskKind};
 use crate::hnsw::Graph;
-use model::sq8::Code;
 
 /// The graph that serves searches, and the graph that is being built to replace it.
 #[derive(Default)]

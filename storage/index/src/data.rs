@@ -5,20 +5,6 @@ use std::borrow::Cow;
 use std::cell::LazyCell;
 
 use half::f16;
-use roaring::RoaringBitmap;
-use serde::{Deserialize, Serialize};
-
-use crate::attributes::Attributes;
-use crate::chunk::Chunk;
-use crate::coverage::GraphCoverage;
-use crate::graph::GraphTask;
-use crate::journal::JournalCounts;
-use crate::namespaces::Namespaces;
-use crate::points::Query;
-use crate::receipts::ReceiptCounts;
-use crate::slots::Slots;
-use crate::words::InvertedIndex;
-use crate::{CHUNK_ROWS, Slot, chunk_of, less, row_of};
 use model::heat::Anchor;
 use model::id::{KeyId, MemoryId, Timestamp};
 use model::journal::JournalPart;
@@ -28,8 +14,22 @@ use model::score::Context;
 use model::sq8::Code;
 use model::tenant::Tenant;
 use model::vector::{HalfVector, Vector, VectorFault};
+use roaring::RoaringBitmap;
+use serde::{Deserialize, Serialize};
 use text::term::WordHash;
 use text::words::document_words;
+
+use crate::attributes::Attributes;
+use crate::chunk::Chunk;
+use crate::counts::JournalCounts;
+use crate::counts::ReceiptCounts;
+use crate::coverage::GraphCoverage;
+use crate::graph::GraphTask;
+use crate::namespaces::Namespaces;
+use crate::points::Query;
+use crate::slots::Slots;
+use crate::words::InvertedIndex;
+use crate::{CHUNK_ROWS, Slot, chunk_of, less, row_of};
 
 /// Numbers of a tenant's records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

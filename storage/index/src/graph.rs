@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, available_parallelism};
 
+use model::sq8::{self, Code};
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
 use crate::Slot;
 use crate::hnsw::Graph;
-use model::sq8::{self, Code};
 
 /// Memories that a search requests from a graph. A point that a search for its own vector does not
 /// find among so many counts as unreachable.

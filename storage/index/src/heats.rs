@@ -6,10 +6,11 @@
 //!   (Ding and Suel, "Faster Top-k Document Retrieval Using Block-Max Indexes", 2011). Heats
 //!   decay continuously, so the bound is a function of time instead of a number.
 
-use crate::CHUNK_ROWS;
 use model::heat::{decayed, upper_bound};
 use model::id::Timestamp;
 use model::simd::dispatch;
+
+use crate::CHUNK_ROWS;
 
 /// The numbers from which the heat of a row is computed, see [`decayed`].
 #[derive(Debug, Clone, Copy, Default)]

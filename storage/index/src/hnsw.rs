@@ -15,13 +15,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use model::sq8::Code;
 use parking_lot::{Mutex, RwLock};
 
 use crate::Slot;
 use crate::points::{
     LINKS, LOWEST_LINKS, NONE, Point, Points, Query, Scored, links, point_of, similarity_of, store,
 };
-use model::sq8::Code;
 
 /// `efConstruction`: candidates for the links of a new point.
 const BUILD_WIDTH: usize = 200;

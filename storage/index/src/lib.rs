@@ -8,17 +8,16 @@
 
 pub mod attributes;
 pub mod chunk;
+pub mod counts;
 pub mod coverage;
 pub mod covered;
 pub mod data;
 pub mod graph;
 pub mod heats;
 pub mod hnsw;
-pub mod journal;
 pub mod namespaces;
 pub mod points;
 pub mod postings;
-pub mod receipts;
 pub mod saved;
 pub mod schedule;
 pub mod slots;

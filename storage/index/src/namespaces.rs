@@ -5,11 +5,11 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
+use model::access::Access;
+use model::id::{MemoryId, Timestamp};
 use roaring::{MultiOps, RoaringBitmap};
 
 use crate::Slot;
-use model::access::Access;
-use model::id::{MemoryId, Timestamp};
 
 /// Place of a memory in the order of creation.
 pub type Age = (Timestamp, MemoryId);

@@ -3,9 +3,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::Slot;
 use model::simd::{dispatch, prefetch};
 use model::sq8::{self, Code, PREFETCHED};
+
+use crate::Slot;
 
 /// `M`: links per point and layer, doubled in the lowest layer.
 pub const LINKS: usize = 16;

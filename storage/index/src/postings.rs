@@ -10,9 +10,9 @@ use std::ops::RangeInclusive;
 use ahash::RandomState;
 use hashbrown::HashTable;
 use roaring::RoaringBitmap;
+use text::term::WordHash;
 
 use crate::Slot;
-use text::term::WordHash;
 
 /// Maximum number of slots of a rare word. More slots take less memory in a bitmap.
 const RARE_SLOTS_MAX: usize = 16;

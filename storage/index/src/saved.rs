@@ -13,6 +13,8 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use crc32fast::Hasher;
+use model::id::{MemoryId, TenantId};
+use model::sq8::Code;
 use roaring::RoaringBitmap;
 
 use crate::Slot;
@@ -20,8 +22,6 @@ use crate::covered::Restored;
 use crate::hnsw::Graph;
 use crate::points::{NONE, Point, Points, store, upper_layers};
 use crate::tenant::TenantIndex;
-use model::id::{MemoryId, TenantId};
-use model::sq8::Code;
 
 const FORMAT: &[u8; 8] = b"hearthG1";
 /// Points that are read or written under one lock of the tenant.

@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 
-use crate::Slot;
 use model::id::MemoryId;
+
+use crate::Slot;
 
 /// Entries at which the map is split.
 const SPLIT: usize = 8_192;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use model::tenant::Tenant;
 use parking_lot::{RwLock, RwLockReadGuard};
 use roaring::RoaringBitmap;
 
@@ -11,7 +12,6 @@ use crate::covered::Restored;
 use crate::data::{IndexChange, IndexData};
 use crate::graph::GraphTask;
 use crate::hnsw::Graph;
-use model::tenant::Tenant;
 
 pub struct TenantIndex {
     data: RwLock<IndexData>,

@@ -11,13 +11,13 @@
 
 use std::borrow::Cow;
 
+use model::score::KEYWORD_OVERLAP_MAX;
 use roaring::RoaringBitmap;
+use text::spelling::{correction, is_correctable};
+use text::term::WordHash;
 
 use crate::postings::Postings;
 use crate::{CHUNK_ROWS, Slot, slot_at};
-use model::score::KEYWORD_OVERLAP_MAX;
-use text::spelling::{correction, is_correctable};
-use text::term::WordHash;
 
 /// Maximum number of terms per query. Long queries rely on their vector.
 pub const QUERY_WORDS_MAX: usize = 128;

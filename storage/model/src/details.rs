@@ -1,9 +1,9 @@
 //! What callers attach to a memory: tags, and metadata of any form. Filters find memories by both.
 
 use serde::{Deserialize, Serialize};
+use text::term::WordHash;
 
 use crate::bounded::bounded;
-use text::term::WordHash;
 
 /// Most tags of a memory.
 pub const TAGS_MAX: usize = 32;

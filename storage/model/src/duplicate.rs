@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
+use text::words::content_words;
 
 use crate::edge::SIMILAR_TO;
-use text::words::content_words;
 
 /// Words of a text that are compared.
 const WORDS_MAX: usize = 1_024;

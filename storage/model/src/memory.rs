@@ -3,12 +3,12 @@
 //! too, once it changes.
 
 use serde::{Deserialize, Serialize};
+use text::term::WordHash;
 
 use crate::details::Details;
 use crate::heat::Anchor;
 use crate::id::{KeyId, MemoryId, Timestamp};
 use crate::origin::Origin;
-use text::term::WordHash;
 
 /// Longest label in bytes. The embedding model reads 256 tokens, the word index the first
 /// [`MEMORY_WORDS_MAX`](text::words::MEMORY_WORDS_MAX) distinct words.

@@ -1,9 +1,9 @@
 //! Where a memory comes from. It is stamped from the request that created it, never from its text.
 
 use serde::{Deserialize, Serialize};
+use text::term::WordHash;
 
 use crate::id::KeyId;
-use text::term::WordHash;
 
 /// Most bytes of the name of a client and of a tool.
 pub const ORIGIN_BYTES_MAX: usize = 64;

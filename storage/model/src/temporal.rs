@@ -11,11 +11,11 @@ use std::sync::LazyLock;
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-
-use crate::id::Timestamp;
 use text::time_grammar::Grammar;
 use text::time_words::{Token, Tokens};
 use text::words::content_words;
+
+use crate::id::Timestamp;
 
 /// The time window of a temporal expression.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,11 +3,12 @@
 
 use std::cell::{Cell, OnceCell};
 
+use text::pattern::{FoldedText, LabelPattern};
+
 use crate::id::Timestamp;
 use crate::memory::{MemoryRecord, MemoryType};
 use crate::score::rounded;
 use crate::trigger::{Firings, Trigger, TriggerEvent, TriggerFilter};
-use text::pattern::{FoldedText, LabelPattern};
 
 /// Change of a memory's heat from one tick to the next.
 #[derive(Debug, Clone, Copy, PartialEq)]

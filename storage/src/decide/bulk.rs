@@ -1,14 +1,14 @@
 //! Commands that apply one rule to several memories, each by itself.
 
-use serde::{Deserialize, Serialize};
-
-use crate::decide::audit_entry::{digest, numbers};
-use crate::decide::context::{Context, DecideError, Decided};
-use crate::decide::fire::fire;
-use crate::reply::{BULK_MAX, Rejection};
 use model::audit::Fields;
 use model::id::MemoryId;
 use model::memory::{Memory, MemoryType};
+use serde::{Deserialize, Serialize};
+
+use crate::decide::audit::{digest, numbers};
+use crate::decide::context::{Context, DecideError, Decided};
+use crate::decide::fire::fire;
+use crate::reply::{BULK_MAX, Rejection};
 
 /// Most ids of memories that an entry of the audit log names.
 const IDS_MAX: usize = 10;

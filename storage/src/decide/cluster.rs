@@ -3,24 +3,24 @@
 
 use std::sync::Arc;
 
+use model::api_key::NewApiKey;
+use model::audit::{AuditAction, Fields};
+use model::bounded::bounded;
+use model::cluster::{Cluster, Incarnation, Member};
+use model::id::{KeyId, TenantId};
+use model::release::Release;
+use model::tenant::Tenancy;
+use model::tenant::Tenant;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit_entry::{Entry, texts};
+use crate::decide::audit::{Entry, texts};
 use crate::decide::context::{Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::decide::rule::{Class, ClusterAudit, ClusterRule};
 use crate::error::Result;
 use crate::reply::{Rejection, VerifyMark};
 use crate::table::view::View;
-use model::api_key::NewApiKey;
-use model::audit::{AuditAction, Fields};
-use model::bounded::bounded;
-use model::cluster::{Cluster, Incarnation, Member};
-use model::id::{KeyId, TenantId};
-use model::limits::Tenancy;
-use model::release::Release;
-use model::tenant::Tenant;
 
 const FIRST_TENANT: TenantId = TenantId(1);
 /// Most named values of an operation.

@@ -1,12 +1,13 @@
 //! Writes what a command or a trigger changes of a memory.
 
-use crate::decide::context::Context;
-use crate::decide::edge;
-use crate::error::Result;
 use model::decay::decay_differs;
 use model::heat::Anchor;
 use model::journal::{EventKind, MemoryField};
 use model::memory::{Memory, MemoryRecord};
+
+use crate::decide::context::Context;
+use crate::decide::edge;
+use crate::error::Result;
 
 /// An update of a memory: its row, its heat if that is set, and the fields that differ.
 pub(super) struct MemoryUpdate {

@@ -2,6 +2,19 @@
 
 use std::sync::Arc;
 
+use model::access::Access;
+use model::api_key::ApiKey;
+use model::edge::Edge;
+use model::heat::Anchor;
+use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
+use model::journal::EventKind;
+use model::memory::{Editor, Memory, MemoryRecord, MemoryType};
+use model::tenant::Limit;
+use model::tenant::{Role, TenantState};
+use model::thermo::Thermo;
+use model::tick::Tick;
+use model::trigger::{Trigger, TriggerEvent};
+
 use crate::change::Change;
 use crate::decide::counted::Counted;
 use crate::decide::draft::{Draft, MemoryEvent};
@@ -9,18 +22,6 @@ use crate::error::{Error, Result};
 use crate::reply::Rejection;
 use crate::table::key::Key;
 use crate::table::view::View;
-use model::access::Access;
-use model::api_key::ApiKey;
-use model::edge::Edge;
-use model::heat::Anchor;
-use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
-use model::journal::EventKind;
-use model::limits::Limit;
-use model::memory::{Editor, Memory, MemoryRecord, MemoryType};
-use model::tenant::{Role, TenantState};
-use model::thermo::Thermo;
-use model::tick::Tick;
-use model::trigger::{Trigger, TriggerEvent};
 
 /// Lowest heat of a memory that a recall or a request restores from the cold tier.
 pub(super) const RESTORED_HEAT: f64 = 0.3;

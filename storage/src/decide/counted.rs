@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::change::Change;
 use model::id::{KeyId, TenantId};
 use model::journal::EventKind;
+
+use crate::change::Change;
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,5 +1,12 @@
 //! Creates memories.
 
+use model::bounded::bounded;
+use model::duplicate::OnDuplicate;
+use model::heat::Anchor;
+use model::journal::EventKind;
+use model::memory::{Memory, MemoryRecord};
+use model::tenant::Limit;
+use model::trigger::TriggerEvent;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
@@ -10,13 +17,6 @@ use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::{duplicate, edge, fold, models};
 use crate::new_memory::{CREATE_MAX, NewMemory};
 use crate::reply::{Rejection, Touched, TouchedMemories, TouchedMemory};
-use model::bounded::bounded;
-use model::duplicate::OnDuplicate;
-use model::heat::Anchor;
-use model::journal::EventKind;
-use model::limits::Limit;
-use model::memory::{Memory, MemoryRecord};
-use model::trigger::TriggerEvent;
 
 /// Creates memories, all or none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -7,6 +7,20 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use index::changed;
+use index::triggers::Triggers;
+use model::access::Access;
+use model::cluster::{BatchId, Position};
+use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
+use model::journal::{Cursor, Event, EventKind};
+use model::memory::MemoryRecord;
+use model::tenant::Tenant;
+use model::tenant::{Limit, Tenancy};
+use model::thermo::Thermo;
+use model::tick::Tick;
+use model::trigger::{Firings, Notification, TriggerEvent};
+use model::trigger_match::HeatTransition;
+
 use crate::change::{Change, RowWrite};
 use crate::codec;
 use crate::decide::counted::{Added, CountOf, Counted, counted_by};
@@ -15,19 +29,6 @@ use crate::error::Result;
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind};
 use crate::table::view::View;
-use index::changed;
-use index::triggers::Triggers;
-use model::access::Access;
-use model::cluster::{BatchId, Position};
-use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
-use model::journal::{Cursor, Event, EventKind};
-use model::limits::{Limit, Tenancy};
-use model::memory::MemoryRecord;
-use model::tenant::Tenant;
-use model::thermo::Thermo;
-use model::tick::Tick;
-use model::trigger::{Firings, Notification, TriggerEvent};
-use model::trigger_match::HeatTransition;
 
 /// Decided bytes after which a batch takes no further command, and a command on several memories
 /// leaves the rest to the next. It bounds how long a batch delays the next one. 256 commands of

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::cluster::Cluster;
+use model::models::Models;
+
 use crate::decide::draft::Draft;
 use crate::error::Result;
 use crate::table::key::Key;
 use crate::table::view::{Row, View};
-use model::cluster::Cluster;
-use model::models::Models;
 
 impl View for Draft {
     fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>> {

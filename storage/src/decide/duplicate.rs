@@ -7,16 +7,17 @@
 //!
 //! An echo is a duplicate of what a search has just recalled: agents store again what they have read.
 
-use crate::change::Change;
-use crate::decide::context::Context;
-use crate::error::Result;
-use crate::new_memory::NewMemory;
 use model::access::Access;
 use model::duplicate::{Duplicates, has_same_words};
 use model::edge::Suggestion;
 use model::id::{MemoryId, Timestamp};
 use model::memory::{Memory, MemoryRecord};
 use text::words::first_document_words;
+
+use crate::change::Change;
+use crate::decide::context::Context;
+use crate::error::Result;
+use crate::new_memory::NewMemory;
 
 /// Words of a text by which others with the same words are looked for.
 const WORDS_MAX: usize = 64;

@@ -2,10 +2,20 @@
 
 use std::collections::BTreeSet;
 
+use model::audit::{AuditAction, Fields};
+use model::edge::{
+    EDGES_MAX, Edge, SUGGESTIONS_MAX, SUPERSEDED_MAX, SUPERSEDES, Suggestion, relation_key,
+};
+use model::heat::Anchor;
+use model::id::MemoryId;
+use model::journal::EventKind;
+use model::memory::{Memory, Tier};
+use model::tenant::Limit;
+use model::trigger::TriggerEvent;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit_entry::{Entry, digest, texts};
+use crate::decide::audit::{Entry, digest, texts};
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::draft::MemoryEvent;
@@ -17,16 +27,6 @@ use crate::new_memory::NewMemory;
 use crate::reply::{EdgeReply, Rejection, TouchedMemories};
 use crate::table::key::Key;
 use crate::table::view::View;
-use model::audit::{AuditAction, Fields};
-use model::edge::{
-    EDGES_MAX, Edge, SUGGESTIONS_MAX, SUPERSEDED_MAX, SUPERSEDES, Suggestion, relation_key,
-};
-use model::heat::Anchor;
-use model::id::MemoryId;
-use model::journal::EventKind;
-use model::limits::Limit;
-use model::memory::{Memory, Tier};
-use model::trigger::TriggerEvent;
 
 /// Edges that are followed to find a circle.
 const CHAIN_MAX: usize = 1_000;

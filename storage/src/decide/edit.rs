@@ -1,13 +1,13 @@
 //! Who changed the text, the lock or the namespace of a memory, or what replaces a locked one: an entry of
 //! the audit log for each memory.
 
-use crate::decide::audit;
-use crate::decide::audit_entry::{Entry, digest, texts};
-use crate::decide::context::Context;
-use crate::error::Result;
 use model::audit::{AuditAction, AuditActor, Fields, short};
 use model::id::{KeyId, MemoryId};
 use model::memory::Memory;
+
+use crate::decide::audit::{self, Entry, digest, texts};
+use crate::decide::context::Context;
+use crate::error::Result;
 
 /// Records in the audit log what differs between two rows of a memory, before and after. Returns whether
 /// something does.

@@ -1,5 +1,8 @@
 //! Removes what is too old: entries of audit logs, receipts, and events of journals.
 
+use index::counts::PartCounts;
+use model::id::{TenantId, Timestamp};
+use model::journal::{JOURNAL_DAYS, JournalPart};
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
@@ -9,9 +12,6 @@ use crate::decide::rule::{Class, ClusterAudit, ClusterRule};
 use crate::decide::{audit, idempotency};
 use crate::journal::Excess;
 use crate::reply::Expired;
-use index::journal::PartCounts;
-use model::id::{TenantId, Timestamp};
-use model::journal::{JOURNAL_DAYS, JournalPart};
 
 /// Most events that one run trims per tenant, so that no batch delays clients.
 const TRIM_EVENTS_MAX: u64 = 10_000;

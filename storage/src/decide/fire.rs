@@ -3,6 +3,16 @@
 //! before changed. All of it is part of the command's batch. Actions emit no events, so a
 //! trigger cannot fire another one, or itself.
 
+use index::triggers::CompiledTrigger;
+use model::access::Access;
+use model::id::{KeyId, MemoryId, TenantId, TriggerId};
+use model::journal::{EventKind, FiredTrigger, FiringResult, MemoryField};
+use model::memory::{DecayClass, LABEL_BYTES_MAX, Memory, MemoryRecord};
+use model::template::TemplateContext;
+use model::tenant::Limit;
+use model::trigger::{Notification, TAG_BYTES_MAX, Trigger, TriggerAction, TriggerEvent};
+use model::trigger_match::{HeatTransition, SkipReason, Subject};
+
 use crate::change::Change;
 use crate::decide::commit_memory::{MemoryUpdate, commit_update};
 use crate::decide::context::Context;
@@ -13,15 +23,6 @@ use crate::decide::outbox;
 use crate::error::Result;
 use crate::reader::Reader;
 use crate::table::view::View;
-use index::triggers::CompiledTrigger;
-use model::access::Access;
-use model::id::{KeyId, MemoryId, TenantId, TriggerId};
-use model::journal::{EventKind, FiredTrigger, FiringResult, MemoryField};
-use model::limits::Limit;
-use model::memory::{DecayClass, LABEL_BYTES_MAX, Memory, MemoryRecord};
-use model::template::TemplateContext;
-use model::trigger::{Notification, TAG_BYTES_MAX, Trigger, TriggerAction, TriggerEvent};
-use model::trigger_match::{HeatTransition, SkipReason, Subject};
 
 /// Share of its heat that `deprecate` leaves.
 const DEPRECATED_REST: f64 = 0.5;

@@ -5,6 +5,13 @@
 //! always have a thousandth. At a limit, the oldest receipts make room: those of the writing key,
 //! or of the key with the most receipts of those that have old ones.
 
+use index::changed;
+use model::id::{KeyId, TenantId, Timestamp};
+use model::receipt::{
+    RECEIPT_AGE_MIN_MICROS, RECEIPT_IDS_MAX, RECEIPT_REPLY_BYTES_MAX, RECEIPTS_MAX, Receipt,
+    ReceiptRequest, Retention, TouchedId, WriteEffect,
+};
+
 use crate::change::Change;
 use crate::codec;
 use crate::decide::context::{Context, DecideError, Decided, reject_if};
@@ -16,12 +23,6 @@ use crate::reply::{EdgeReply, Rejection, Reply, Touched, TouchedMemories, Touche
 use crate::search::text::TextRoom;
 use crate::table::key::Key;
 use crate::table::view::View;
-use index::changed;
-use model::id::{KeyId, TenantId, Timestamp};
-use model::receipt::{
-    RECEIPT_AGE_MIN_MICROS, RECEIPT_IDS_MAX, RECEIPT_REPLY_BYTES_MAX, RECEIPTS_MAX, Receipt,
-    ReceiptRequest, Retention, TouchedId, WriteEffect,
-};
 
 const _: () = assert!(CREATE_MAX <= RECEIPT_IDS_MAX, "a receipt holds all that a command creates");
 

@@ -1,20 +1,6 @@
 //! Creates what another cluster exported, as it was. What exists stays. No trigger fires: it fired where
 //! the memory comes from.
 
-use serde::{Deserialize, Serialize};
-
-use crate::change::Change;
-use crate::decide::audit_entry::{Entry, numbers};
-use crate::decide::context::{Context, DecideError, Decided, reject_if};
-use crate::decide::counted::Counted;
-use crate::decide::edge::EdgeRef;
-use crate::decide::rule::{Class, TenantAudit, TenantRule};
-use crate::decide::{edge, models, trigger};
-use crate::error::Result;
-use crate::import::{IMPORT_MAX, ImportedMemory};
-use crate::new_memory::CREATE_MAX;
-use crate::reply::{Imported, Rejection};
-use crate::table::view::View;
 use model::audit::{AuditAction, Fields};
 use model::bounded::bounded;
 use model::decay::{Decay, heat};
@@ -22,8 +8,22 @@ use model::edge::{EDGES_MAX, Edge};
 use model::heat::Anchor;
 use model::id::TriggerId;
 use model::journal::EventKind;
-use model::limits::Limit;
+use model::tenant::Limit;
 use model::trigger::{Firings, Trigger};
+use serde::{Deserialize, Serialize};
+
+use crate::change::Change;
+use crate::decide::audit::{Entry, numbers};
+use crate::decide::context::{Context, DecideError, Decided, reject_if};
+use crate::decide::counted::Counted;
+use crate::decide::edge::EdgeRef;
+use crate::decide::rule::{Class, TenantAudit, TenantRule};
+use crate::decide::{edge, models, trigger};
+use crate::error::Result;
+use crate::new_memory::CREATE_MAX;
+use crate::new_memory::{IMPORT_MAX, ImportedMemory};
+use crate::reply::{Imported, Rejection};
+use crate::table::view::View;
 
 /// What one command imports. Each item succeeds or fails by itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

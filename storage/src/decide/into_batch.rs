@@ -3,6 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use model::cluster::BatchId;
+use model::heat::Anchor;
+use model::id::{MemoryId, TenantId};
+use model::journal::Cursor;
+
 use crate::change::{Batch, Change, RowWrite};
 use crate::decide::counted::Counted;
 use crate::decide::draft::Draft;
@@ -10,10 +15,6 @@ use crate::decide::last_puts::last_puts;
 use crate::error::Result;
 use crate::table::key::{Key, Kind, fixed, split};
 use crate::table::view::View;
-use model::cluster::BatchId;
-use model::heat::Anchor;
-use model::id::{MemoryId, TenantId};
-use model::journal::Cursor;
 
 impl Draft {
     /// The finished batch, named `id`.

@@ -1,22 +1,22 @@
 //! Commands for the API keys of a tenant. A tenant keeps one that may administer it and has no end.
 
+use model::api_key::{
+    ApiKey, EXPIRED_KEPT_SECONDS, KEY_LIFETIME_SECONDS, KEYS_MAX, NewApiKey, OVERLAP_SECONDS_MAX,
+};
+use model::audit::{AuditAction, Fields, short};
+use model::id::{KeyId, Timestamp};
+use model::tenant::Limit;
+use model::tenant::Role;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit_entry::{Entry, texts};
+use crate::decide::audit::{Entry, texts};
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::error::Result;
 use crate::reply::{KeyReply, Rejection};
 use crate::table::key::Key;
 use crate::table::view::View;
-use model::api_key::{
-    ApiKey, EXPIRED_KEPT_SECONDS, KEY_LIFETIME_SECONDS, KEYS_MAX, NewApiKey, OVERLAP_SECONDS_MAX,
-};
-use model::audit::{AuditAction, Fields, short};
-use model::id::{KeyId, Timestamp};
-use model::limits::Limit;
-use model::tenant::Role;
 
 /// Creates a key. Those that ended long ago are deleted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

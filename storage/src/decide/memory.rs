@@ -1,9 +1,17 @@
 //! Updates, deletes and restores memories.
 
+use model::audit::{AuditAction, Fields, short};
+use model::details::MetadataEntry;
+use model::id::MemoryId;
+use model::journal::{EventKind, MemoryField};
+use model::memory::{Memory, MemoryRecord};
+use model::score::rounded;
+use model::tenant::Limit;
+use model::trigger::TriggerEvent;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit_entry::{Entry, texts};
+use crate::decide::audit::{Entry, texts};
 use crate::decide::bulk::{self, BulkFilter, Outcomes, for_each};
 use crate::decide::commit_memory::{MemoryUpdate, commit_update};
 use crate::decide::context::{Context, Decided, RESTORED_HEAT, reject_if};
@@ -15,14 +23,6 @@ use crate::error::Result;
 use crate::patch::MemoryPatch;
 use crate::reply::{Rejection, TouchedMemories};
 use crate::table::view::View;
-use model::audit::{AuditAction, Fields, short};
-use model::details::MetadataEntry;
-use model::id::MemoryId;
-use model::journal::{EventKind, MemoryField};
-use model::limits::Limit;
-use model::memory::{Memory, MemoryRecord};
-use model::score::rounded;
-use model::trigger::TriggerEvent;
 
 /// Characters of a deleted memory's label that the journal keeps.
 const DELETED_LABEL_CHARS: usize = 120;

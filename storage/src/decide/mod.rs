@@ -5,7 +5,6 @@
 //! clock nor randomness. A rejected command leaves the draft as it was.
 
 mod audit;
-pub(crate) mod audit_entry;
 pub(crate) mod bulk;
 pub(crate) mod cluster;
 mod commit_memory;
@@ -19,7 +18,7 @@ pub(crate) mod edge;
 mod edit;
 pub(crate) mod expire;
 mod fire;
-mod fold;
+pub(crate) mod fold;
 mod idempotency;
 pub(crate) mod import;
 mod into_batch;
@@ -37,7 +36,6 @@ pub(crate) mod tenant;
 pub(crate) mod tenants;
 pub(crate) mod tick;
 pub(crate) mod trigger;
-pub(crate) mod unfold;
 
 pub use context::DecideError;
 pub use draft::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft};

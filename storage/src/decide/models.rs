@@ -1,16 +1,6 @@
 //! Commands for a change of the embedding model: vectors of the next model are added beside those in use,
 //! then one batch switches.
 
-use serde::{Deserialize, Serialize};
-
-use crate::change::Change;
-use crate::decide::audit_entry::{Entry, texts};
-use crate::decide::context::{Decided, reject_if};
-use crate::decide::draft::Draft;
-use crate::decide::rule::{Class, ClusterAudit, ClusterRule};
-use crate::error::Result;
-use crate::reply::Rejection;
-use crate::table::view::View;
 use model::audit::{AuditAction, short};
 use model::bounded::bounded;
 use model::cluster::{Cluster, Model};
@@ -19,6 +9,16 @@ use model::models::{
     EMBEDDED_MAX, EmbeddedMemory, FOLDER_BYTES_MAX, Models, NextModel, VectorPlace,
 };
 use model::vector::Vector;
+use serde::{Deserialize, Serialize};
+
+use crate::change::Change;
+use crate::decide::audit::{Entry, texts};
+use crate::decide::context::{Decided, reject_if};
+use crate::decide::draft::Draft;
+use crate::decide::rule::{Class, ClusterAudit, ClusterRule};
+use crate::error::Result;
+use crate::reply::Rejection;
+use crate::table::view::View;
 
 fn wrong<T>(reason: impl Into<String>) -> Decided<T> {
     Err(Rejection::WrongState(reason.into()).into())

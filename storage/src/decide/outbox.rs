@@ -3,16 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
-
-use crate::change::Change;
-use crate::decide::context::{Context, DecideError, Decided, reject_if};
-use crate::decide::draft::COMMAND_BYTES_MAX;
-use crate::decide::rule::{Class, TenantAudit, TenantRule};
-use crate::error::Result;
-use crate::reply::{Rejection, ReplayedDeliveries};
-use crate::table::key::{Kind, prefix, timed_delivery_of};
-use crate::table::view::View;
 use index::triggers::CompiledTrigger;
 use model::bounded::bounded;
 use model::delivery::{
@@ -23,6 +13,16 @@ use model::id::{Timestamp, TriggerId};
 use model::journal::{DeliveryNext, EventKind, FiringResult};
 use model::memory::MemoryRecord;
 use model::trigger::{Firings, Trigger, TriggerEvent};
+use serde::{Deserialize, Serialize};
+
+use crate::change::Change;
+use crate::decide::context::{Context, DecideError, Decided, reject_if};
+use crate::decide::draft::COMMAND_BYTES_MAX;
+use crate::decide::rule::{Class, TenantAudit, TenantRule};
+use crate::error::Result;
+use crate::reply::{Rejection, ReplayedDeliveries};
+use crate::table::key::{Kind, prefix, timed_delivery_of};
+use crate::table::view::View;
 
 /// Most attempts of a command.
 const ATTEMPTS_MAX: usize = 500;

@@ -1,9 +1,15 @@
 //! Commands of a purge: memories are deleted for good, with what the state tells of them.
 
+use model::audit::{AuditAction, Fields};
+use model::bounded::bounded;
+use model::delivery::DeliveryId;
+use model::id::{KeyId, MemoryId};
+use model::journal::{Cursor, Event, JournalPart};
+use model::receipt::{Receipt, ReceiptKey, WriteEffect};
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit_entry::{Entry, numbers};
+use crate::decide::audit::{Entry, numbers};
 use crate::decide::bulk::{self, Outcomes, for_each};
 use crate::decide::context::{Context, Decided};
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
@@ -11,12 +17,6 @@ use crate::decide::{memory, outbox};
 use crate::error::Result;
 use crate::table::key::Key;
 use crate::table::view::View;
-use model::audit::{AuditAction, Fields};
-use model::bounded::bounded;
-use model::delivery::DeliveryId;
-use model::id::{KeyId, MemoryId};
-use model::journal::{Cursor, Event, JournalPart};
-use model::receipt::{Receipt, ReceiptKey, WriteEffect};
 
 /// Most rows of each kind of which a command removes texts.
 pub const TRACES_MAX: usize = 300;

@@ -4,6 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use model::analytics::{LastReports, RecallStats, Report, ReturnedMemory, TenantReport, Usage};
+use model::heat::Anchor;
+use model::id::{MemoryId, Timestamp};
+use model::journal::EventKind;
+use model::memory::{Memory, Signal};
+use model::score::rounded;
+use model::trigger::TriggerEvent;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
@@ -18,13 +25,6 @@ use crate::parts::EqualParts;
 use crate::reply::FeedbackReply;
 use crate::table::key::Key;
 use crate::table::view::View;
-use model::analytics::{LastReports, RecallStats, Report, ReturnedMemory, TenantReport, Usage};
-use model::heat::Anchor;
-use model::id::{MemoryId, Timestamp};
-use model::journal::EventKind;
-use model::memory::{Memory, Signal};
-use model::score::rounded;
-use model::trigger::TriggerEvent;
 
 /// Most bytes that the firings of one report add to the log.
 const FIRED_BYTES_MAX: usize = 128 << 10;

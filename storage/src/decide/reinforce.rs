@@ -5,14 +5,15 @@
 
 use std::collections::BTreeSet;
 
-use crate::decide::context::{Context, RESTORED_HEAT};
-use crate::decide::duplicate;
-use crate::error::Result;
 use model::decay::Decay;
 use model::heat::{Anchor, STABILITY_MAX};
 use model::id::Timestamp;
 use model::memory::{MemoryRecord, Tier};
 use model::thermo::Thermo;
+
+use crate::decide::context::{Context, RESTORED_HEAT};
+use crate::decide::duplicate;
+use crate::error::Result;
 
 /// Most neighbours of one memory that a recall warms, those with the strongest edges first.
 const NEIGHBOURS_MAX: usize = 16;

@@ -2,7 +2,7 @@
 //! and its rule. A command of a tenant and one of the cluster are two kinds, so that neither is decided
 //! as the other.
 
-use crate::decide::audit_entry::Entry;
+use crate::decide::audit::Entry;
 use crate::decide::context::{Context, Decided};
 use crate::decide::draft::Draft;
 use crate::error::Result;

@@ -1,17 +1,18 @@
 //! Runs the rule of a command: decides it, fires the triggers that wait for what happened, and records
 //! it in the audit log.
 
+use model::audit::AuditActor;
+use model::id::TenantId;
+use model::journal::EventKind;
+
 use crate::decide::audit;
-use crate::decide::audit_entry::Entry;
+use crate::decide::audit::Entry;
 use crate::decide::context::{Context, Decided};
 use crate::decide::draft::Draft;
 use crate::decide::fire::fire;
 use crate::decide::rule::{Class, ClusterRule, Priority, TenantRule};
 use crate::error::Result;
 use crate::reply::{Reply, ReplyValue};
-use model::audit::AuditActor;
-use model::id::TenantId;
-use model::journal::EventKind;
 
 /// Runs the rule of a command of a tenant.
 pub(crate) fn run_for_tenant<R: TenantRule>(rule: &R, context: &mut Context<'_>) -> Decided<Reply> {

@@ -1,17 +1,6 @@
 //! Commands for a tenant as a whole: its settings and its name, its access rules, and activities that
 //! agents record.
 
-use serde::{Deserialize, Serialize};
-
-use crate::change::Change;
-use crate::decide::audit_entry::{Entry, texts};
-use crate::decide::context::{Context, Decided, reject_if};
-use crate::decide::rule::{Class, TenantAudit, TenantRule};
-use crate::decide::tenants::tenant_row;
-use crate::error::Result;
-use crate::patch::OwnTenantPatch;
-use crate::reply::{Rejection, SettingsReply};
-use crate::table::view::View;
 use model::access::{Policy, RULES_MAX, Rule};
 use model::audit::{AuditAction, Fields, short};
 use model::bounded::bounded;
@@ -20,6 +9,17 @@ use model::journal::{AgentActivity, EventKind};
 use model::retention::{RETENTION_RULES_MAX, RetentionRule};
 use model::tenant::{Tenant, WEBHOOK_HOSTS_MAX};
 use model::thermo::SettingValue;
+use serde::{Deserialize, Serialize};
+
+use crate::change::Change;
+use crate::decide::audit::{Entry, texts};
+use crate::decide::context::{Context, Decided, reject_if};
+use crate::decide::rule::{Class, TenantAudit, TenantRule};
+use crate::decide::tenants::tenant_row;
+use crate::error::Result;
+use crate::patch::OwnTenantPatch;
+use crate::reply::{Rejection, SettingsReply};
+use crate::table::view::View;
 
 /// Most settings of a command: more than a request can name.
 const SETTINGS_MAX: usize = 1_024;

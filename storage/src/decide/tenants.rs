@@ -2,10 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use index::data::Counts;
+use model::api_key::NewApiKey;
+use model::audit::{AuditAction, AuditChain, Fields, short};
+use model::id::{KeyId, TenantId};
+use model::tenant::{Limits, OwnLimits, TENANTS_MAX, TIERS_MAX, Tenancy, Tier};
+use model::tenant::{Tenant, TenantState};
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit_entry::Entry;
+use crate::decide::audit::Entry;
 use crate::decide::context::{Decided, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::draft::Draft;
@@ -14,12 +20,6 @@ use crate::error::Result;
 use crate::patch::TenantPatch;
 use crate::reply::{Rejection, TenantDeleted, TenantReply};
 use crate::table::view::View;
-use index::data::Counts;
-use model::api_key::NewApiKey;
-use model::audit::{AuditAction, AuditChain, Fields, short};
-use model::id::{KeyId, TenantId};
-use model::limits::{Limits, OwnLimits, TENANTS_MAX, TIERS_MAX, Tenancy, Tier};
-use model::tenant::{Tenant, TenantState};
 
 /// A tenant to create.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,10 +3,18 @@
 
 use std::sync::Arc;
 
+use model::audit::{AuditAction, Fields};
+use model::decay::{Decay, heat};
+use model::id::Timestamp;
+use model::journal::EventKind;
+use model::memory::{MemoryRecord, MemoryType};
+use model::retention::{RetentionAction, RetentionRule, RetentionSubject, deciding};
+use model::tick::{Stage, Tick, TickStep};
+use model::trigger::Trigger;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit_entry::{Entry, numbers};
+use crate::decide::audit::{Entry, numbers};
 use crate::decide::bulk::BulkFilter;
 use crate::decide::context::{Context, Decided};
 use crate::decide::draft::BATCH_BYTES;
@@ -17,14 +25,6 @@ use crate::error::Result;
 use crate::reply::{Progress, Rejection};
 use crate::search::{next_tick, thresholds};
 use crate::table::view::View;
-use model::audit::{AuditAction, Fields};
-use model::decay::{Decay, heat};
-use model::id::Timestamp;
-use model::journal::EventKind;
-use model::memory::{MemoryRecord, MemoryType};
-use model::retention::{RetentionAction, RetentionRule, RetentionSubject, deciding};
-use model::tick::{Stage, Tick, TickStep};
-use model::trigger::Trigger;
 
 /// Most memories that one step evaluates or archives, if it finds them itself.
 const STEP_MAX: usize = 1_000;

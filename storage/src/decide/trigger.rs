@@ -1,9 +1,16 @@
 //! Commands for triggers. Firing is in `fire.rs`.
 
+use model::audit::{AuditAction, Fields, short};
+use model::id::{Timestamp, TriggerId};
+use model::tenant::Limit;
+use model::trigger::{
+    Firings, KEY_RECALL_TRIGGERS_MAX, KEY_TRIGGERS_MAX, TRIGGERS_MAX, Trigger, TriggerAction,
+    TriggerEvent, TriggerFilter,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit_entry::{Entry, digest, texts};
+use crate::decide::audit::{Entry, digest, texts};
 use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::{outbox, tick};
@@ -12,13 +19,6 @@ use crate::patch::TriggerPatch;
 use crate::reply::{Rejection, TriggerReply};
 use crate::table::key::Key;
 use crate::table::view::View;
-use model::audit::{AuditAction, Fields, short};
-use model::id::{Timestamp, TriggerId};
-use model::limits::Limit;
-use model::trigger::{
-    Firings, KEY_RECALL_TRIGGERS_MAX, KEY_TRIGGERS_MAX, TRIGGERS_MAX, Trigger, TriggerAction,
-    TriggerEvent, TriggerFilter,
-};
 
 /// How long a replaced secret signs beside its successor.
 const RETIRING_MICROS: i64 = Timestamp::DAY_MICROS;

@@ -3,15 +3,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::error::Result;
-use crate::reader::Reader;
-use crate::search::context::Found;
-use crate::search::filter::{Filter, TierFilter};
-use crate::search::plan::SearchPlan;
-use crate::search::query::{COLD_MATCHES_MAX, Hit, SearchRequest, SearchResults, Traversal};
-use crate::search::scan::matches_exceed;
-use crate::search::text::TextRoom;
-use crate::table::view::View;
 use index::tenant::TenantIndex;
 use model::edge::SUPERSEDES;
 use model::id::{MemoryId, TenantId, Timestamp};
@@ -19,6 +10,16 @@ use model::memory::Memory;
 use model::score::{Factors, RecallWeights};
 use model::temporal::Window;
 use model::thermo::Thermo;
+
+use crate::error::Result;
+use crate::reader::Reader;
+use crate::search::best::Found;
+use crate::search::filter::{Filter, TierFilter};
+use crate::search::plan::SearchPlan;
+use crate::search::query::{COLD_MATCHES_MAX, Hit, SearchRequest, SearchResults, Traversal};
+use crate::search::scan::matches_exceed;
+use crate::search::text::TextRoom;
+use crate::table::view::View;
 
 /// Results whose edges are followed, best first.
 const SEEDS_MAX: usize = 10;

@@ -6,8 +6,6 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use roaring::RoaringBitmap;
-
 use index::attributes::AttributeMask;
 use index::data::IndexData;
 use index::words::{InvertedIndex, QUERY_WORDS_MAX};
@@ -16,6 +14,7 @@ use model::details::Details;
 use model::id::Timestamp;
 use model::memory::{Memory, MemoryType};
 use model::origin::Origin;
+use roaring::RoaringBitmap;
 use text::term::WordHash;
 use text::words::document_words;
 

@@ -2,15 +2,16 @@
 //! that no one needs. A request examines some memories in the order of ids; the numbers of several
 //! requests add up.
 
-use crate::error::{Error, Result};
-use crate::reader::Reader;
-use crate::search::candidates::memories_after;
-use crate::table::view::View;
 use model::duplicate::{is_near_text, is_same_text};
 use model::id::{MemoryId, TenantId, Timestamp};
 use model::memory::MemoryRecord;
 use model::quality::Defect;
 use model::thermo::Thermo;
+
+use crate::error::{Error, Result};
+use crate::reader::Reader;
+use crate::search::candidates::memories_after;
+use crate::table::view::View;
 
 /// Most memories that one request examines.
 const EXAMINED_MAX: usize = 5_000;

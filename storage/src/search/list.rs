@@ -7,6 +7,13 @@
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
+use index::CHUNK_ROWS;
+use index::chunk::{Chunk, ChunkMax, RowRef};
+use index::tenant::TenantIndex;
+use model::id::{MemoryId, TenantId, Timestamp};
+use model::memory::{MemoryRecord, MemoryType};
+use model::score::rounded;
+
 use crate::error::Result;
 use crate::reader::Reader;
 use crate::search::filter::Filter;
@@ -14,12 +21,6 @@ use crate::search::scan::{ChunkCandidates, visit_matching_chunks};
 use crate::search::text::{TEXT_BYTES_MAX, TextRoom};
 use crate::search::top_k::{Rank, TopK, lowest_upper_bound, ordered_heat, ordered_i64};
 use crate::table::view::View;
-use index::CHUNK_ROWS;
-use index::chunk::{Chunk, ChunkMax, RowRef};
-use index::tenant::TenantIndex;
-use model::id::{MemoryId, TenantId, Timestamp};
-use model::memory::{MemoryRecord, MemoryType};
-use model::score::rounded;
 
 /// Maximum number of scans for one page. A page is scanned again if it came out short because
 /// memories were deleted between scan and read.

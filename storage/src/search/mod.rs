@@ -6,7 +6,6 @@
 
 mod best;
 mod candidates;
-mod context;
 mod execute;
 mod filter;
 mod hygiene;

@@ -4,14 +4,15 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use model::id::{MemoryId, TenantId, Timestamp};
+use model::memory::{MemoryType, Tier};
+use model::thermo::Thermo;
+
 use crate::reader::Reader;
 use crate::search::filter::{Filter, TierFilter};
 use crate::search::scan::scan;
 use crate::search::tick_scan::is_archivable;
 use crate::search::top_k::ordered_f64;
-use model::id::{MemoryId, TenantId, Timestamp};
-use model::memory::{MemoryType, Tier};
-use model::thermo::Thermo;
 
 /// Lower bounds of the heat bands, hottest first.
 pub const HEAT_BANDS: [f64; 5] = [0.80, 0.50, 0.25, 0.10, 0.0];

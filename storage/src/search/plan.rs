@@ -1,18 +1,18 @@
 //! A search with everything prepared that does not depend on the memory: words and their weights, the
 //! time that the query names, and the query vector.
 
-use jiff::tz::TimeZone;
-
-use crate::search::filter::Filter;
-use crate::search::query::SearchRequest;
 use index::chunk::RowRef;
 use index::tenant::TenantIndex;
 use index::words::{QUERY_WORDS_MAX, QueryTerms};
+use jiff::tz::TimeZone;
 use model::id::Timestamp;
 use model::score::{Factors, RecallWeights};
 use model::sq8::Code;
 use model::temporal::{Window, window};
 use text::words::content_words;
+
+use crate::search::filter::Filter;
+use crate::search::query::SearchRequest;
 
 /// A search with everything prepared that does not depend on the row.
 pub(crate) struct SearchPlan<'a> {

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::tz::TimeZone;
-
-use crate::search::filter::Filter;
 use model::id::MemoryId;
 use model::memory::MemoryRecord;
 use model::score::{Context, Factors, RecallWeights, rounded};
 use model::temporal::Window;
+
+use crate::search::filter::Filter;
 
 /// A search request.
 #[derive(Debug, Clone, Default)]

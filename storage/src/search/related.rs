@@ -7,13 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use roaring::RoaringBitmap;
-
-use crate::error::Result;
-use crate::reader::Reader;
-use crate::search::list::HotRequest;
-use crate::search::text::TextRoom;
-use crate::table::view::View;
 use index::Slot;
 use index::data::IndexData;
 use model::access::Access;
@@ -24,8 +17,15 @@ use model::edge::{
 use model::id::{MemoryId, TenantId};
 use model::memory::{MemoryRecord, shared_key_point};
 use model::sq8::Code;
+use roaring::RoaringBitmap;
 use text::term::WordHash;
 use text::words::content_hashes;
+
+use crate::error::Result;
+use crate::reader::Reader;
+use crate::search::list::HotRequest;
+use crate::search::text::TextRoom;
+use crate::table::view::View;
 
 /// Largest number of memories of a namespace that a key point relates.
 const SHARING_MAX: u64 = 200;

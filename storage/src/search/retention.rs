@@ -3,14 +3,15 @@
 
 use std::collections::HashMap;
 
-use crate::reader::Reader;
-use crate::search::filter::{Filter, TierFilter};
-use crate::search::scan::visit_matching_chunks;
-use crate::search::top_k::{Rank, TopK};
 use model::id::{MemoryId, TenantId, Timestamp};
 use model::memory::Tier;
 use model::retention::{RetentionRule, RetentionSubject, deciding};
 use model::thermo::Thermo;
+
+use crate::reader::Reader;
+use crate::search::filter::{Filter, TierFilter};
+use crate::search::scan::visit_matching_chunks;
+use crate::search::top_k::{Rank, TopK};
 
 /// The rank of every candidate.
 const RANK: Rank = [0; 3];

@@ -5,12 +5,13 @@
 //! exact. Chunks are visited newest
 //! first: new memories rank high under most orders, so the top-k threshold rises early.
 
-use crate::search::filter::{CompiledFilter, Filter};
 use index::chunk::{Chunk, RowRef};
 use index::data::IndexData;
 use index::tenant::TenantIndex;
 use index::{CHUNK_ROWS, row_of, slot_at};
 use model::id::Timestamp;
+
+use crate::search::filter::{CompiledFilter, Filter};
 
 /// Up to this many rows of a chunk are computed one by one, more together with all others.
 pub(crate) const FEW_ROWS: usize = 32;

@@ -6,17 +6,17 @@
 //! 3. of each remaining row: the similarity of the 8-bit codes (`model::sq8`);
 //! 4. the exact similarity, and last the exact heat.
 
+use index::chunk::{Chunk, RowRef};
+use index::data::IndexData;
+use index::{CHUNK_ROWS, chunk_of, row_of, slot_at};
+use model::score::{Factors, KEYWORD_OVERLAP_MAX};
+use model::simd::dispatch;
 use roaring::RoaringBitmap;
 
 use crate::search::filter::CompiledFilter;
 use crate::search::plan::SearchPlan;
 use crate::search::scan::{FEW_ROWS, heat_upper_bound};
 use crate::search::top_k::{TopK, by_score, f64_from_ordered};
-use index::chunk::{Chunk, RowRef};
-use index::data::IndexData;
-use index::{CHUNK_ROWS, chunk_of, row_of, slot_at};
-use model::score::{Factors, KEYWORD_OVERLAP_MAX};
-use model::simd::dispatch;
 
 /// A search over some of its memories. Arrays are indexed by row; only those of `rows` are valid.
 pub(super) struct Scoring<'a> {

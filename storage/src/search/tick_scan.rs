@@ -5,13 +5,6 @@
 //! tight, it usually decides the side. The exact heat is computed only if the bound is close
 //! to a threshold. The scan returns candidates; `decide` evaluates each from its rows.
 
-use crate::error::Result;
-use crate::reader::Reader;
-use crate::search::filter::Filter;
-use crate::search::retention::DueRequest;
-use crate::search::scan::scan;
-use crate::search::top_k::{Rank, TopK};
-use crate::table::view::View;
 use index::CHUNK_ROWS;
 use index::chunk::RowRef;
 use index::tenant::TenantIndex;
@@ -23,6 +16,14 @@ use model::score::rounded;
 use model::tenant::Tenant;
 use model::thermo::Thermo;
 use model::tick::{Stage, Tick, TickStep};
+
+use crate::error::Result;
+use crate::reader::Reader;
+use crate::search::filter::Filter;
+use crate::search::retention::DueRequest;
+use crate::search::scan::scan;
+use crate::search::top_k::{Rank, TopK};
+use crate::table::view::View;
 
 /// A tight upper bound times this is a lower bound of the heat: slightly below 99 %.
 const LOWER_BOUND_SHARE: f64 = 0.989;

@@ -4,7 +4,6 @@
 //! the order of kind, tenant, id. A kind's byte is never reused for another kind. Decoding a
 //! part of another length fails with [`Error::Corrupt`].
 
-use crate::error::{Error, Result};
 use model::audit::AuditChain;
 use model::cluster::GroupId;
 use model::delivery::DeliveryId;
@@ -13,6 +12,8 @@ use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use model::journal::{Cursor, JournalPart};
 use model::models::VectorPlace;
 use model::receipt::{ReceiptKey, Retention};
+
+use crate::error::{Error, Result};
 
 /// Defines the kinds of keys, the keys with their parts, and the encoding.
 macro_rules! keys {

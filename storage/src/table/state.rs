@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use model::cluster::Position;
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, DB, Direction, Env, IteratorMode, ReadOptions,
     SnapshotWithThreadMode, WriteBatch,
@@ -17,7 +18,6 @@ use crate::change::RowWrite;
 use crate::error::{Error, Result};
 use crate::table::key::{Key, Kind, prefix_end};
 use crate::table::view::{Row, View};
-use model::cluster::Position;
 
 const BLOCK_CACHE_BYTES: usize = 128 << 20;
 const WRITE_BUFFER_BYTES: usize = 32 << 20;

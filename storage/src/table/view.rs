@@ -3,9 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::codec::{self, Record};
-use crate::error::{Error, Result};
-use crate::table::key::{Key, Kind, edges_of, fixed, prefix, split};
 use model::access::{Access, Rules};
 use model::analytics::{RecallStats, Usage};
 use model::api_key::{ApiKey, KEYS_MAX};
@@ -16,14 +13,18 @@ use model::delivery::{Delivery, DeliveryId, Outbox};
 use model::edge::{EDGES_MAX, Edge};
 use model::heat::Anchor;
 use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
-use model::limits::Tenancy;
 use model::memory::{Memory, MemoryRecord, MemoryState};
 use model::models::Models;
 use model::receipt::{Receipt, ReceiptKey};
+use model::tenant::Tenancy;
 use model::tenant::Tenant;
 use model::thermo::Thermo;
 use model::tick::Tick;
 use model::trigger::Trigger;
+
+use crate::codec::{self, Record};
+use crate::error::{Error, Result};
+use crate::table::key::{Key, Kind, edges_of, fixed, prefix, split};
 
 /// Key and value of a row.
 pub type Row = (Box<[u8]>, Box<[u8]>);

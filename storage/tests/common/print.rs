@@ -2,9 +2,9 @@
 
 use storage::model::cluster::Member;
 use storage::model::edge::Edge;
-use storage::model::limits::Tenancy;
 use storage::model::receipt::{Receipt, WriteEffect};
 use storage::model::score::{Factors, rounded};
+use storage::model::tenant::Tenancy;
 use storage::model::tick::Tick;
 use storage::{
     EdgeReply, KeyReply, Touched, TouchedMemories, TouchedMemory, TriggerReply, VerifyMark,

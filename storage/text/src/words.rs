@@ -16,7 +16,6 @@ use std::hash::Hash;
 use std::ops::ControlFlow;
 
 use ahash::RandomState;
-
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::identifiers::for_each_identifier;
