@@ -1,5 +1,6 @@
 //! The lines of an import: those of an export, validated like other requests.
 
+use axum::body::Bytes;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -8,20 +9,25 @@ use serde_json::value::RawValue;
 use storage::ImportedMemory;
 use storage::model::edge::{Edge, SUPERSEDED_MAX};
 use storage::model::heat::{Anchor, STABILITY_MAX};
-use storage::model::id::Timestamp;
+use storage::model::id::{Timestamp, TriggerId};
 use storage::model::memory::{DecayClass, Memory, MemoryType};
 use storage::model::origin::Origin;
-use storage::model::trigger::Firings;
+use storage::model::trigger::{Firings, Trigger, TriggerAction, TriggerActionKind};
 use storage::model::vector::{ModelId, Vector};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::limits::IMPORT_LINES_MAX;
+use crate::requests::JsonBody;
 use crate::requests::details::{Metadata, Tags, details};
 use crate::requests::fields::*;
 use crate::requests::memories::concrete;
 use crate::requests::numbers::Heat;
 use crate::requests::times::TimeSpan;
+use crate::requests::triggers::NewTrigger;
 use crate::requests::values::Items;
-use crate::service::error::{ApiError, ApiResult};
+use crate::service::error::{ApiError, ApiResult, ErrorKind};
+use crate::service::transfer::ImportItems;
+use crate::service::triggers::ActionSettings;
 
 /// The query of an import.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -130,6 +136,66 @@ pub(crate) struct TriggerHistory {
 struct Signed {
     #[serde(default)]
     signed: bool,
+}
+
+/// What the lines of an import do not say themselves.
+pub(crate) struct LineContext {
+    pub(crate) now: Timestamp,
+    pub(crate) model: ModelId,
+    /// Namespace of memories that name none.
+    pub(crate) home: String,
+}
+
+/// The items of an import. `action` makes the action of a trigger.
+pub(crate) fn import_items(
+    JsonBody(body): &JsonBody,
+    context: &LineContext,
+    action: impl Fn(TriggerId, TriggerActionKind, ActionSettings) -> ApiResult<TriggerAction>,
+) -> ApiResult<ImportItems> {
+    let lines = || {
+        let numbered = body.split(|byte| *byte == b'\n').zip(1..);
+        numbered.filter(|(line, _)| !line.trim_ascii().is_empty())
+    };
+    if lines().count() > IMPORT_LINES_MAX {
+        let message = format!("a request has at most {IMPORT_LINES_MAX} lines");
+        return Err(ApiError::new(ErrorKind::TooLarge, "too_large", message));
+    }
+    let mut items = ImportItems::default();
+    let LineContext { now, model, home } = context;
+    for (line, number) in lines() {
+        let parsed = match JsonBody(body.slice_ref(line)).parse::<ImportLine>() {
+            Ok(ImportLine::HearthExport(_) | ImportLine::End(_)) => Ok(()),
+            Ok(ImportLine::Memory(line)) => line
+                .into_memory(*now, *model, home)
+                .map(|memory| items.memories.push(number, memory)),
+            Ok(ImportLine::Edge(line)) => {
+                items.edges.push(number, EdgeLine::into_edge(line, *now));
+                Ok(())
+            }
+            Ok(ImportLine::Trigger(line)) => {
+                imported_trigger(&line, *now, &action).map(|it| items.triggers.push(number, it))
+            }
+            Err(error) => Err(error),
+        };
+        parsed.unwrap_or_else(|error| items.rejected.push((number, error)));
+    }
+    Ok(items)
+}
+
+/// The trigger of a line. A webhook that was signed has no secret here, so it is disabled.
+fn imported_trigger(
+    line: &RawValue,
+    now: Timestamp,
+    action: impl Fn(TriggerId, TriggerActionKind, ActionSettings) -> ApiResult<TriggerAction>,
+) -> ApiResult<(TriggerId, Trigger, Firings)> {
+    let body = JsonBody(Bytes::from(line.get().to_owned()));
+    let (new, history) = (body.parse::<NewTrigger>()?, body.parse::<TriggerHistory>()?);
+    let (id, was_signed) = (history.id.0, history.was_signed());
+    let (created_at, updated_at, firings) = history.into_parts(now);
+    let action = action(id, new.action.0, new.action_settings()?)?;
+    let new = new.into_trigger(action);
+    let enabled = new.enabled && !was_signed;
+    Ok((id, Trigger { enabled, created_at, updated_at, ..new }, firings))
 }
 
 impl VectorLine {

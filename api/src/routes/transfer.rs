@@ -7,23 +7,18 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 use sha2::{Digest, Sha256};
-use storage::model::id::TriggerId;
-use storage::model::trigger::{Firings, Trigger};
-use storage::{Exported, Imported};
+use storage::Exported;
 use tokio::sync::mpsc::{Sender, channel};
 
 use crate::current;
-use crate::limits::{BULK_ERRORS_MAX, EXPORT_CHUNK_BYTES, EXPORT_TIME_MAX, IMPORT_LINES_MAX};
+use crate::limits::{BULK_ERRORS_MAX, EXPORT_CHUNK_BYTES, EXPORT_TIME_MAX};
 use crate::prelude::*;
 use crate::requests::JsonBody;
-use crate::requests::import::{
-    EdgeLine, ExportQuery, ImportLine, ImportQuery, MemoryLine, TriggerHistory,
-};
-use crate::requests::triggers::NewTrigger;
+use crate::requests::import::{ExportQuery, ImportQuery, LineContext, MemoryLine, import_items};
 use crate::responses::export::{ExportEnd, ExportHeader, ExportLine};
 use crate::responses::freshness_headers;
 use crate::responses::trigger::TriggerView;
-use crate::service::error::ErrorKind;
+use crate::service::transfer::ImportOutcome;
 use crate::service::writes::check_not_once;
 
 /// The form of the lines. A later one may have further fields.
@@ -159,43 +154,17 @@ pub(crate) struct ImportResult {
     errors: Vec<RejectedLine>,
 }
 
-impl ImportResult {
-    fn reject(&mut self, line: usize, error: ApiError) {
-        self.rejected += 1;
-        if self.errors.len() < BULK_ERRORS_MAX {
+impl From<ImportOutcome> for ImportResult {
+    fn from(outcome: ImportOutcome) -> Self {
+        let ImportOutcome { created, present, rejected } = outcome;
+        let line = |(line, error): (usize, ApiError)| {
             let field = error.field.map_or(String::new(), |field| format!("{field} "));
             let message = format!("{field}{}", error.message);
-            self.errors.push(RejectedLine { line, error: error.code, message });
-        }
-    }
-
-    fn count(&mut self, lines: &[usize], outcomes: Vec<Imported>) {
-        for (line, outcome) in lines.iter().zip(outcomes) {
-            match outcome {
-                Imported::Created => self.created += 1,
-                Imported::Present => self.present += 1,
-                Imported::Rejected(rejection) => self.reject(*line, rejection.into()),
-            }
-        }
-    }
-}
-
-/// Items of one kind, each with the number of its line.
-struct Numbered<T> {
-    lines: Vec<usize>,
-    items: Vec<T>,
-}
-
-impl<T> Default for Numbered<T> {
-    fn default() -> Self {
-        Self { lines: Vec::new(), items: Vec::new() }
-    }
-}
-
-impl<T> Numbered<T> {
-    fn push(&mut self, line: usize, item: T) {
-        self.lines.push(line);
-        self.items.push(item);
+            RejectedLine { line, error: error.code, message }
+        };
+        let number = rejected.len();
+        let errors = rejected.into_iter().take(BULK_ERRORS_MAX).map(line).collect();
+        Self { created, present, rejected: number, errors }
     }
 }
 
@@ -207,80 +176,17 @@ impl<T> Numbered<T> {
 pub(crate) async fn import_post(
     Admin(session): Admin,
     ValidQuery(query): ValidQuery<ImportQuery>,
-    JsonBody(body): JsonBody,
+    body: JsonBody,
 ) -> ApiResponse<ImportResult> {
     // It adds what is absent, which may be what was deleted since.
     check_not_once()?;
     let freshness = session.present_freshness();
     let (now, model) = (session.now(), session.model().await?.id);
-    let home = session.store_namespace(None);
-    let is_blank = |line: &&[u8]| line.trim_ascii().is_empty();
-    if body.split(|byte| *byte == b'\n').filter(|line| !is_blank(line)).count() > IMPORT_LINES_MAX {
-        let message = format!("a request has at most {IMPORT_LINES_MAX} lines");
-        return Err(ApiError::new(ErrorKind::TooLarge, "too_large", message));
-    }
-    let mut result = ImportResult::default();
-    let (mut memories, mut edges, mut triggers) =
-        (Numbered::default(), Numbered::default(), Numbered::default());
-    for (at, line) in body.split(|byte| *byte == b'\n').enumerate() {
-        if is_blank(&line) {
-            continue;
-        }
-        let number = at + 1;
-        let parsed = match JsonBody(body.slice_ref(line)).parse::<ImportLine>() {
-            Ok(ImportLine::HearthExport(_) | ImportLine::End(_)) => Ok(()),
-            Ok(ImportLine::Memory(line)) => {
-                line.into_memory(now, model, &home).map(|memory| memories.push(number, memory))
-            }
-            Ok(ImportLine::Edge(line)) => {
-                edges.push(number, EdgeLine::into_edge(line, now));
-                Ok(())
-            }
-            Ok(ImportLine::Trigger(line)) => {
-                let body = JsonBody(Bytes::from(line.get().to_owned()));
-                let parts = body
-                    .parse::<NewTrigger>()
-                    .and_then(|new| imported_trigger(&session, new, body.parse()?));
-                parts.map(|trigger| triggers.push(number, trigger))
-            }
-            Err(error) => Err(error),
-        };
-        parsed.unwrap_or_else(|error| result.reject(number, error));
-    }
-    // What exists is not embedded again.
-    let ids = memories.items.iter().map(|memory| memory.id).collect();
-    let present = session.present_ids(ids).await?;
-    let mut new = Numbered::default();
-    for (line, memory) in memories.lines.into_iter().zip(memories.items) {
-        match present.contains(&memory.id) {
-            true => result.present += 1,
-            false => new.push(line, memory),
-        }
-    }
-    if query.dry_run.unwrap_or(false) {
-        let all = edges.items.len() + triggers.items.len();
-        let ids = triggers.items.iter().map(|(id, ..)| *id).collect();
-        let present = session.present_parts(edges.items, ids).await?;
-        result.created += new.items.len() + all - present;
-        result.present += present;
-        return Ok(Success::ok(freshness, result));
-    }
-    result.count(&new.lines, session.import_memories(new.items).await?);
-    result.count(&edges.lines, session.import_edges(edges.items).await?);
-    result.count(&triggers.lines, session.import_triggers(triggers.items).await?);
-    Ok(Success::ok(session.present_freshness(), result))
-}
-
-/// The trigger of a line. A webhook that was signed has no secret here, so it is disabled.
-fn imported_trigger(
-    session: &Session,
-    new: NewTrigger,
-    history: TriggerHistory,
-) -> ApiResult<(TriggerId, Trigger, Firings)> {
-    let (id, was_signed) = (history.id.0, history.was_signed());
-    let (created_at, updated_at, firings) = history.into_parts(session.now());
-    let action = session.imported_action(id, new.action.0, new.action_settings()?)?;
-    let new = new.into_trigger(action);
-    let enabled = new.enabled && !was_signed;
-    Ok((id, Trigger { enabled, created_at, updated_at, ..new }, firings))
+    let context = LineContext { now, model, home: session.store_namespace(None) };
+    let action = |id, kind, settings| session.imported_action(id, kind, settings);
+    let items = import_items(&body, &context, action)?;
+    let is_dry_run = query.dry_run.unwrap_or(false);
+    let outcome = session.import(items, is_dry_run).await?;
+    let freshness = if is_dry_run { freshness } else { session.present_freshness() };
+    Ok(Success::ok(freshness, outcome.into()))
 }

@@ -6,8 +6,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use storage::command::Import;
 use storage::model::access::Caller;
 use storage::model::edge::Edge;
-use storage::model::id::{MemoryId, TriggerId};
-use storage::model::memory::MemoryRecord;
+use storage::model::id::TriggerId;
 use storage::model::tenant::Role;
 use storage::model::trigger::{Firings, Trigger, TriggerAction, TriggerActionKind};
 use storage::{Exported, IMPORT_MAX, Imported, ImportedMemory, Reader, View};
@@ -17,6 +16,56 @@ use crate::service::Session;
 use crate::service::bulk::fitting;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::triggers::ActionSettings;
+
+/// Items of one kind, each with the number of its line.
+pub(crate) struct Numbered<T> {
+    lines: Vec<usize>,
+    items: Vec<T>,
+}
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Self {
+        Self { lines: Vec::new(), items: Vec::new() }
+    }
+}
+
+impl<T> Numbered<T> {
+    pub(crate) fn push(&mut self, line: usize, item: T) {
+        self.lines.push(line);
+        self.items.push(item);
+    }
+}
+
+/// What the lines of an import hold, and why the others are rejected.
+#[derive(Default)]
+pub(crate) struct ImportItems {
+    pub(crate) memories: Numbered<ImportedMemory>,
+    pub(crate) edges: Numbered<Edge>,
+    pub(crate) triggers: Numbered<(TriggerId, Trigger, Firings)>,
+    pub(crate) rejected: Vec<(usize, ApiError)>,
+}
+
+/// What an import did, or would do.
+#[derive(Default)]
+pub(crate) struct ImportOutcome {
+    pub(crate) created: usize,
+    /// Those that exist. They stay as they are.
+    pub(crate) present: usize,
+    /// Lines with their errors.
+    pub(crate) rejected: Vec<(usize, ApiError)>,
+}
+
+impl ImportOutcome {
+    fn count(&mut self, lines: &[usize], outcomes: Vec<Imported>) {
+        for (line, outcome) in lines.iter().zip(outcomes) {
+            match outcome {
+                Imported::Created => self.created += 1,
+                Imported::Present => self.present += 1,
+                Imported::Rejected(rejection) => self.rejected.push((*line, rejection.into())),
+            }
+        }
+    }
+}
 
 impl Session {
     /// Reads an export on a thread of its own, part by part, until `visit` returns false. Triggers are
@@ -42,18 +91,41 @@ impl Session {
         });
     }
 
-    /// The ids of memories that exist.
-    pub(crate) async fn present_ids(&self, ids: Vec<MemoryId>) -> ApiResult<BTreeSet<MemoryId>> {
+    /// Creates what does not exist: an import that is repeated adds nothing. `is_dry_run` counts only.
+    pub(crate) async fn import(
+        &self,
+        items: ImportItems,
+        is_dry_run: bool,
+    ) -> ApiResult<ImportOutcome> {
+        let ImportItems { memories, edges, triggers, rejected } = items;
+        let mut outcome = ImportOutcome { rejected, ..ImportOutcome::default() };
+        // What exists is not embedded again.
+        let ids = memories.items.iter().map(|memory| memory.id).collect();
         let found = self.existing_memories(ids).await?;
-        Ok(found.into_iter().map(|record: MemoryRecord| record.id).collect())
+        let present: BTreeSet<_> = found.into_iter().map(|record| record.id).collect();
+        let mut new = Numbered::default();
+        for (line, memory) in memories.lines.into_iter().zip(memories.items) {
+            match present.contains(&memory.id) {
+                true => outcome.present += 1,
+                false => new.push(line, memory),
+            }
+        }
+        if is_dry_run {
+            let all = edges.items.len() + triggers.items.len();
+            let ids = triggers.items.iter().map(|(id, ..)| *id).collect();
+            let present = self.present_parts(edges.items, ids).await?;
+            outcome.created += new.items.len() + all - present;
+            outcome.present += present;
+            return Ok(outcome);
+        }
+        outcome.count(&new.lines, self.import_memories(new.items).await?);
+        outcome.count(&edges.lines, self.import_parts(edges.items, Import::Edges).await?);
+        outcome.count(&triggers.lines, self.import_parts(triggers.items, Import::Triggers).await?);
+        Ok(outcome)
     }
 
     /// How many of these edges and triggers exist.
-    pub(crate) async fn present_parts(
-        &self,
-        edges: Vec<Edge>,
-        triggers: Vec<TriggerId>,
-    ) -> ApiResult<usize> {
+    async fn present_parts(&self, edges: Vec<Edge>, triggers: Vec<TriggerId>) -> ApiResult<usize> {
         let read = move |reader: &Reader, caller: &Caller| {
             let mut count = 0;
             // Exports have the edges of a memory one after the other.
@@ -81,10 +153,7 @@ impl Session {
     }
 
     /// Creates memories as they were. Those without a vector are embedded.
-    pub(crate) async fn import_memories(
-        &self,
-        all: Vec<ImportedMemory>,
-    ) -> ApiResult<Vec<Imported>> {
+    async fn import_memories(&self, all: Vec<ImportedMemory>) -> ApiResult<Vec<Imported>> {
         let embedded = all.into_iter().map(async |mut one: ImportedMemory| {
             if one.vector.dimension() == 0 {
                 one.vector = self.service.embed(&self.caller, &one.memory.label).await?;
@@ -98,22 +167,11 @@ impl Session {
             let part = rest[..fitting(&rest, ImportedMemory::text_bytes)].to_vec();
             let bytes = part.iter().map(ImportedMemory::text_bytes).sum();
             let _turn = self.large_write_turn(part.len(), bytes).await?;
-            let done: Vec<Imported> = self.import(Import::Memories(part)).await?;
+            let done: Vec<Imported> = self.import_part(Import::Memories(part)).await?;
             rest.drain(..done.len());
             outcomes.extend(done);
         }
         Ok(outcomes)
-    }
-
-    pub(crate) async fn import_edges(&self, all: Vec<Edge>) -> ApiResult<Vec<Imported>> {
-        self.import_parts(all, Import::Edges).await
-    }
-
-    pub(crate) async fn import_triggers(
-        &self,
-        all: Vec<(TriggerId, Trigger, Firings)>,
-    ) -> ApiResult<Vec<Imported>> {
-        self.import_parts(all, Import::Triggers).await
     }
 
     /// The action of a trigger that is imported.
@@ -134,7 +192,7 @@ impl Session {
         let mut outcomes = Vec::new();
         while !rest.is_empty() {
             let first = rest[..rest.len().min(IMPORT_MAX)].to_vec();
-            let done = self.import(part(first)).await?;
+            let done = self.import_part(part(first)).await?;
             rest.drain(..done.len());
             outcomes.extend(done);
         }
@@ -142,7 +200,7 @@ impl Session {
     }
 
     /// Submits one command. It covers at least one item.
-    async fn import(&self, part: Import) -> ApiResult<Vec<Imported>> {
+    async fn import_part(&self, part: Import) -> ApiResult<Vec<Imported>> {
         let done = self.submit(part).await?.value;
         if done.is_empty() { Err(ApiError::internal()) } else { Ok(done) }
     }
