@@ -12,12 +12,12 @@ use storage::Reader;
 use storage::model::api_key::OperatorKey;
 use storage::model::id::TenantId;
 
-use crate::budget::{BudgetUse, KeyBudget};
-use crate::failed_authentications::FailedAuthentications;
+use crate::admission::budget::{BudgetUse, KeyBudget};
+use crate::admission::failed_authentications::FailedAuthentications;
+use crate::admission::memory::MemoryUse;
 use crate::limits::{
     BODIES_BYTES_MAX, DRAINS_MAX, EXPORTS_MAX, REQUESTS_MAX, RESPONSES_BYTES_MAX, STREAMS_MAX,
 };
-use crate::memory::MemoryUse;
 use crate::metrics::Metrics;
 use crate::metrics_history::MetricsHistory;
 use crate::service::Service;

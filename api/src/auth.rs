@@ -20,11 +20,11 @@ use serde::Deserialize;
 use storage::model::audit::KeyUse;
 use storage::model::tenant::Role;
 
+use crate::admission::budget::KeyOfTenant;
+use crate::admission::network::network;
 use crate::app::App;
-use crate::budget::KeyOfTenant;
 use crate::current::{caller, has_permit, set_caller, set_permit, set_rate_status, set_source};
 use crate::limits::STALENESS_MAX;
-use crate::network::network;
 use crate::requests::ValidQuery;
 use crate::requests::fields::ConsistencyWord;
 use crate::requests::headers::{ReadHeaders, client_name};

@@ -10,9 +10,9 @@ use sha2::{Digest, Sha256};
 use storage::model::access::Caller;
 use storage::model::receipt::ReceiptRequest;
 
-use crate::budget::{Full, KeyBudget, KeyOfTenant, KeyShare};
+use crate::admission::budget::{Full, KeyBudget, KeyOfTenant, KeyShare};
+use crate::admission::rates::RateStatus;
 use crate::limits::{RESPONSE_OVERHEAD_BYTES, SMALL_RESPONSE_BYTES_MAX};
-use crate::rates::RateStatus;
 
 tokio::task_local! {
     static CURRENT: Arc<Current>;

@@ -5,30 +5,25 @@
 //! [`public`] is the router of the HTTPS listener, [`operator`] that of the operator's
 //! listener, [`openapi`] the description of the former.
 
+mod admission;
 mod app;
 mod auth;
-mod budget;
 mod context;
 mod current;
 mod cursors;
 mod dashboard_files;
 mod event_follower;
-mod failed_authentications;
-mod fair;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod host;
 mod limits;
 mod mcp;
-mod memory;
 mod metrics;
 mod metrics_history;
 mod middleware;
-mod network;
 mod openapi;
 mod prelude;
 mod random;
-mod rates;
 mod requests;
 mod responses;
 mod routes;
@@ -36,17 +31,19 @@ mod service;
 mod tenant_requests;
 mod words;
 
+pub use admission::budget::{
+    BudgetUse, Full, KeyBudget, KeyOfTenant, KeyShare, NetworkBudget, NetworkShare,
+};
+pub use admission::memory::MemoryUse;
+pub use admission::network::network;
 pub use app::App;
 pub use auth::Connection;
-pub use budget::{BudgetUse, Full, KeyBudget, KeyOfTenant, KeyShare, NetworkBudget, NetworkShare};
 pub use host::one_host;
 pub use limits::{BODY_BYTES_MAX, REQUESTS_MAX};
 pub use mcp::McpProfile;
-pub use memory::MemoryUse;
 pub use metrics::Metrics;
 pub use metrics_history::SAMPLE_INTERVAL;
 pub use middleware::{too_many_headers, unreadable_head};
-pub use network::network;
 pub use random::random_bytes;
 pub use routes::{PublicOptions, openapi, operator, public};
 pub use service::node::{

@@ -19,8 +19,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
+use crate::admission::budget::KeyShare;
 use crate::app::App;
-use crate::budget::KeyShare;
 use crate::current::{self, handle, request_id};
 use crate::limits::{DRAIN_BYTES_MAX, DRAIN_TIME};
 use crate::requests::headers::{NAMESPACE, idempotency_key};

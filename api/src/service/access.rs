@@ -11,8 +11,8 @@ use storage::model::memory::NAMESPACE_DEFAULT;
 use storage::model::trigger::Trigger;
 use storage::{Filter, KeyReply, Rejection, View};
 
+use crate::admission::rates::RateStatus;
 use crate::random::random_bytes;
-use crate::rates::RateStatus;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::freshness::Freshness;
 use crate::service::writes::{WriteResult, check_not_once};

@@ -7,9 +7,9 @@ use raft::{OperateError, ReadError, SubmitError};
 use storage::Rejection;
 use storage::model::id::MemoryId;
 
-use crate::budget::Full;
+use crate::admission::budget::Full;
+use crate::admission::rates::RateStatus;
 use crate::current::{has_written, set_rate_status};
-use crate::rates::RateStatus;
 use crate::service::node::EmbedError;
 
 /// A disk is not enlarged within a second.

@@ -31,17 +31,17 @@ use storage::model::access::{Access, Caller};
 use storage::model::vector::Vector;
 use storage::{Reader, View};
 
-use crate::budget::KeyOfTenant;
+use crate::admission::budget::KeyOfTenant;
+use crate::admission::fair::{FairPermits, Permit};
+use crate::admission::memory::{MemoryGuard, MemoryUse};
+use crate::admission::rates::Rates;
 use crate::current::request_id;
-use crate::fair::{FairPermits, Permit};
 use crate::limits::{
     DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, KEY_LARGE_WRITES_MAX, KEY_TURNS_MAX, LARGE_WRITE_WAIT,
     LARGE_WRITES_MAX, READ_WAIT, REPLAYS_MAX, REQUESTS_MAX, SMALL_WRITE_BYTES_MAX,
     SMALL_WRITE_MEMORIES_MAX, STREAM_READS_MAX, TENANT_TURNS_MAX, TURN_WAIT, key_reads_max,
     reads_max, tenant_reads_max,
 };
-use crate::memory::{MemoryGuard, MemoryUse};
-use crate::rates::Rates;
 use error::{ApiError, ApiResult};
 use key_uses::KeyUseBuffer;
 use node::{EmbedScope, Embedder, Hooks};

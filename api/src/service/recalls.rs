@@ -22,7 +22,7 @@ use storage::model::analytics::{REPORT_TENANTS_MAX, TenantReport, Usage};
 use storage::model::id::{KeyId, MemoryId, TenantId, Timestamp};
 use storage::{EqualParts, OwnerCounts};
 
-use crate::budget::KeyOfTenant;
+use crate::admission::budget::KeyOfTenant;
 use crate::service::recall_counts::{Needs, PARTS, Part, Room, TenantContents};
 use crate::service::returned::Turn;
 

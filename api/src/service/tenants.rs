@@ -13,7 +13,7 @@ use storage::{
 };
 use tokio::time::Instant;
 
-use crate::budget::KeyOfTenant;
+use crate::admission::budget::KeyOfTenant;
 use crate::current;
 use crate::limits::{APPLY_WAIT, DEADLINE};
 use crate::random::random_bytes;

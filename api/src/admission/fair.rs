@@ -13,7 +13,7 @@ use storage::model::id::{KeyId, TenantId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::budget::KeyOfTenant;
+use crate::admission::budget::KeyOfTenant;
 
 /// Number of holders at which those without work are removed.
 const HOLDERS_SWEEP: usize = 1_024;

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use parking_lot::Mutex;
 use storage::model::id::{KeyId, TenantId};
 
-use crate::network::{LEVELS, networks};
+use crate::admission::network::{LEVELS, networks};
 
 /// An API key and its tenant.
 pub type KeyOfTenant = (TenantId, KeyId);

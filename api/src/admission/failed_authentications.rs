@@ -11,8 +11,8 @@ use ipnet::IpNet;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::budget::NetworkBudget;
-use crate::network::{LEVELS, networks};
+use crate::admission::budget::NetworkBudget;
+use crate::admission::network::{LEVELS, networks};
 
 /// Failures of a network without a delay: of a host, and of its larger networks.
 const FREE: [u32; LEVELS] = [5, 20, 80];

@@ -1,0 +1,18 @@
+//! Whether a request may be handled now: what API keys, tenants and source networks share, in the order in
+//! which a request meets it. `auth.rs` asks for the first three before the body is read.
+//!
+//! 1. [`failed_authentications`]: a network that sends wrong keys waits.
+//! 2. [`budget`]: requests in progress of a node, a tenant and a key; later the bytes of bodies and of
+//!    responses, streams and exports. `node` counts connections of networks by it too.
+//! 3. [`rates`]: the requests per minute of a tenant.
+//! 4. [`memory`]: a node without memory rejects new work.
+//! 5. [`fair`]: reads, texts to embed and large writes wait in turn.
+//!
+//! [`network`](mod@network) says which addresses are one client. [`crate::limits`] has the numbers.
+
+pub(crate) mod budget;
+pub(crate) mod failed_authentications;
+pub(crate) mod fair;
+pub(crate) mod memory;
+pub(crate) mod network;
+pub(crate) mod rates;
