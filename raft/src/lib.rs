@@ -1,5 +1,6 @@
 //! Replication: a Raft group whose members apply one log of batches to their storage engines.
-//! This is the only crate that depends on openraft. Batches are opaque bytes here.
+//! This is the only crate that depends on openraft. Batches are opaque bytes to Raft: only `segment` and
+//! `recover` decode them, outside of the cluster.
 //!
 //! The path of a write:
 //!

@@ -7,7 +7,7 @@
 //! idf     = ln(1 + (N − n + ½) / (n + ½))     N memories, n of them with the term
 //! ```
 //!
-//! The N memories are those that the search may see. `model::words` turns texts into terms.
+//! The N memories are those that the search may see. `text::words` turns texts into terms.
 
 use std::borrow::Cow;
 

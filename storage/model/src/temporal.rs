@@ -2,7 +2,7 @@
 //!
 //! The parser takes the first expression of a query and returns its time window, in the time zone
 //! of the caller and relative to the cluster clock. It tries each word as the start of an expression
-//! in a fixed grammar, whose words are those of `model::time_words`. `search` boosts memories created
+//! in a fixed grammar, whose words are those of `text::time_words`. `search` boosts memories created
 //! in or near the window.
 
 use std::borrow::Cow;
@@ -30,7 +30,7 @@ pub struct Window {
     pub is_relative: bool,
 }
 
-/// Words that ask for anything, in the languages of `model::time_words`.
+/// Words that ask for anything, in the languages of `text::time_words`.
 const ASKING: [&str; 9] = [
     "anything everything something things stuff happen happened going note notes memory memories",
     "remember new list show tell know stored saved noted recorded learned",

@@ -58,7 +58,7 @@ pub struct Filter {
     pub tier: TierFilter,
     /// The memory was created in this time.
     pub created: Option<Range<Timestamp>>,
-    /// The memory is indexed under all of these words, as tokenized by `model::words`. Only the
+    /// The memory is indexed under all of these words, as tokenized by `text::words`. Only the
     /// first `QUERY_WORDS_MAX` are used.
     pub words: Option<Vec<String>>,
     /// The memory comes from there, as far as parts are named.

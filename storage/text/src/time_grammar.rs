@@ -1,4 +1,4 @@
-//! The grammar of times in queries: recursive descent over the tokens of `model::time_words`.
+//! The grammar of times in queries: recursive descent over the tokens of `time_words`.
 
 use jiff::civil::{Date, DateTime, Time};
 

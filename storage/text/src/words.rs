@@ -8,7 +8,7 @@
 //!   Khmer, Burmese) become character bigrams. Documents contain the single characters too,
 //!   so a query of one character finds them.
 //! - A UUID is one word, so an id matches only itself.
-//! - Documents and content words also have the terms of `model::identifiers`.
+//! - Documents and content words also have the terms of `identifiers`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

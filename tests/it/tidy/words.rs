@@ -1,10 +1,11 @@
 //! Retired words and names stay retired, and test names stay short. The words and names are in
 //! the tables "Retired …" of docs/glossary.md.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use super::sizes::functions;
-use super::{Source, assert_none, files, root, rust_files};
+use super::{CRATES, ENGINE, Source, assert_none, files, root, rust_files};
 
 const GLOSSARY: &str = "docs/glossary.md";
 
@@ -70,9 +71,11 @@ fn find(file: &Source, words: &[String]) -> Vec<String> {
 /// The documents, with docs/openapi.json.
 pub fn documents() -> Vec<Source> {
     let mut all = files(&["docs", "deploy"], "md");
-    for path in ["README.md", "CHANGELOG.md"] {
-        let text = fs::read_to_string(root().join(path)).unwrap();
-        all.push(Source { path: path.into(), text });
+    let designs = CRATES.into_iter().chain(ENGINE).map(|name| format!("{name}/DESIGN.md"));
+    let of_root = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(str::to_owned);
+    for path in of_root.into_iter().chain(designs.collect::<BTreeSet<_>>()) {
+        let text = fs::read_to_string(root().join(&path)).unwrap();
+        all.push(Source { path, text });
     }
     all.extend(files(&["docs"], "json"));
     all
