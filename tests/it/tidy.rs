@@ -121,6 +121,29 @@ fn documented_paths_exist() {
     assert_none("these documented files do not exist", &violations);
 }
 
+/// Links to a line: the text of the link is the name that the line defines.
+#[test]
+fn linked_lines_define_what_they_name() {
+    let (mut violations, mut links) = (Vec::new(), 0);
+    for file in words::documents().iter().filter(|file| file.path.ends_with(".md")) {
+        let folder = root().join(&file.path).parent().unwrap().to_owned();
+        for link in file.text.split("](").zip(file.text.split("](").skip(1)) {
+            let (before, target) = (link.0, link.1.split(')').next().unwrap_or_default());
+            let Some((path, line)) = target.split_once(".rs#L") else { continue };
+            let name = before.trim_end_matches('`').rsplit(['`', ':']).next().unwrap_or_default();
+            let text = fs::read_to_string(folder.join(format!("{path}.rs"))).unwrap_or_default();
+            let line: usize = line.parse().unwrap();
+            let found = text.lines().nth(line - 1).unwrap_or_default();
+            links += 1;
+            if !found.contains(&format!("fn {name}")) && !found.contains(&format!(" {name}")) {
+                violations.push(format!("{}: {target} is no {name}: {found}", file.path));
+            }
+        }
+    }
+    assert!(links > 30, "{links}");
+    assert_none("these links name another line", &violations);
+}
+
 #[test]
 fn libraries_stay_in_their_crates() {
     // (library, crates that may depend on it)
