@@ -190,7 +190,10 @@ impl ModelChanges {
             let count = page.memories.len();
             found += count;
             if !page.memories.is_empty() {
-                let embed = page.memories.into_iter().map(|found| embedded(pool, found));
+                let embed = page
+                    .memories
+                    .into_iter()
+                    .map(|(tenant, id, label)| embedded(pool, tenant, id, label));
                 // The embedder has logged an error. A later pass tries again.
                 let Ok(embedded) = try_join_all(embed).await else { return Ok(None) };
                 self.embedders.counters.changed.fetch_add(embedded.len() as u64, Ordering::Relaxed);
@@ -228,7 +231,9 @@ fn switch_max() -> Duration {
 /// Embeds the text of a memory.
 async fn embedded(
     pool: &Pool,
-    (tenant, id, label): (TenantId, MemoryId, String),
+    tenant: TenantId,
+    id: MemoryId,
+    label: String,
 ) -> Result<EmbeddedMemory, EmbedError> {
     let scope = EmbedScope { tenant, key: None };
     let (model, components) = pool.embed(scope, label.clone()).await?;

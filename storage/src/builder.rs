@@ -148,7 +148,7 @@ impl Worker {
     fn save(&self, tenant: TenantId, index: &TenantIndex) {
         let Some(saved) = &self.saved else { return };
         let Some((graph, unreachable)) = index.read().coverage.checked() else { return };
-        if let Err(error) = saved.save(tenant, index, (&graph, &unreachable)) {
+        if let Err(error) = saved.save(tenant, index, &graph, &unreachable) {
             tracing::warn!(tenant = tenant.0, %error, "graph not saved: a start builds it again");
         }
     }

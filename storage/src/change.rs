@@ -161,11 +161,11 @@ impl Change {
                 memory_keys(*tenant, *id).map(RowWrite::Delete).into()
             }
             Self::ReceiptPut(tenant, owner, key, row) => {
-                let [key, age] = receipt_keys((*tenant, *owner, row.retention), row.at, *key);
+                let [key, age] = receipt_keys(*tenant, *owner, row.retention, row.at, *key);
                 vec![RowWrite::Put(key, codec::encode(row)), RowWrite::Put(age, Vec::new())]
             }
             Self::ReceiptsRemoved(tenant, owner, retention, removed) => {
-                let keys = |(at, key): &_| receipt_keys((*tenant, *owner, *retention), *at, *key);
+                let keys = |(at, key): &_| receipt_keys(*tenant, *owner, *retention, *at, *key);
                 removed.iter().flat_map(keys).map(RowWrite::Delete).collect()
             }
             Self::EventAppended(tenant, row) => event_row(*tenant, event, row),
@@ -284,7 +284,9 @@ fn trimmed(tenant: TenantId, part: JournalPart, first: Cursor) -> Vec<RowWrite> 
 
 /// The key of a receipt, and that of its age.
 fn receipt_keys(
-    (tenant, owner, retention): (TenantId, KeyId, Retention),
+    tenant: TenantId,
+    owner: KeyId,
+    retention: Retention,
     at: Timestamp,
     key: ReceiptKey,
 ) -> [Key; 2] {

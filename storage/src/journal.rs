@@ -123,7 +123,8 @@ impl Reader {
     /// events, and none if the first one is known to remain.
     pub(crate) fn first_kept_event(
         &self,
-        (tenant, part): (TenantId, JournalPart),
+        tenant: TenantId,
+        part: JournalPart,
         oldest_kept: Timestamp,
         excess: Excess,
         limit: u64,

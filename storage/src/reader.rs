@@ -129,7 +129,7 @@ impl Reader {
     /// Leaves out the ticks of a tenant on this node, after [`Self::tick_finds`] found nothing.
     pub fn leave_out_ticks(&self, tenant: TenantId, until: Timestamp, version: u64) {
         let engine = self.engine();
-        engine.registry.leave_out_ticks(tenant, (engine.clock(), until), version);
+        engine.registry.leave_out_ticks(tenant, engine.clock(), until, version);
     }
 
     /// Tenants with deliveries, except those that are suspended.
@@ -366,7 +366,9 @@ impl Reader {
     /// oldest first. Removed receipts before them cost nothing.
     pub(crate) fn old_receipts(
         &self,
-        (tenant, owner, retention): (TenantId, KeyId, Retention),
+        tenant: TenantId,
+        owner: KeyId,
+        retention: Retention,
         until: Timestamp,
         limit: usize,
         filter: impl Fn(&ReceiptKey) -> bool,

@@ -236,7 +236,8 @@ impl Registry {
     pub(crate) fn leave_out_ticks(
         &self,
         id: TenantId,
-        (now, until): (Timestamp, Timestamp),
+        now: Timestamp,
+        until: Timestamp,
         version: u64,
     ) {
         let (Some(index), Some(next)) = (self.tenant(id), self.after_interval(id, now)) else {

@@ -1,5 +1,5 @@
 //! Whether a request may be handled now: what API keys, tenants and source networks share, in the order in
-//! which a request meets it. `auth.rs` asks for the first three before the body is read.
+//! which a request meets it. `auth.rs` takes the first three before the body is read.
 //!
 //! 1. [`failed_authentications`]: a network that sends wrong keys waits.
 //! 2. [`budget`]: requests in progress of a node, a tenant and a key; later the bytes of bodies and of

@@ -146,7 +146,7 @@ impl TenantRate {
         let (mut state, now) = (self.state.lock(), Instant::now());
         match grant {
             Some(grant) => {
-                state.take(grant, &request, (called, now));
+                state.take(grant, &request, called, now);
                 state.accept(now, limit).unwrap_or_else(|| Err(state.rate_status(limit, now)))
             }
             None => state.accept_alone(now, limit, raft.voters() as u64),
@@ -224,7 +224,7 @@ impl State {
 
     /// Takes a grant of a leader that was called at `called`: the grant is younger, and was not
     /// used before.
-    fn take(&mut self, grant: Grant, request: &GrantRequest, (called, now): (Instant, Instant)) {
+    fn take(&mut self, grant: Grant, request: &GrantRequest, called: Instant, now: Instant) {
         self.grant = (grant.term, grant.second);
         self.granted_at = Some(called);
         self.of_all = Window::of(&grant.window, now);
@@ -327,7 +327,7 @@ mod tests {
         };
         let request = state.request(TenantId(1), 2, 3);
         assert_eq!((request.waiting, request.history.clone()), (2, Some(History::default())));
-        state.take(grant(2, 30_000), &request, (start, start));
+        state.take(grant(2, 30_000), &request, start, start);
         let wait = Duration::from_secs(30);
         let rate_status = |remaining, wait| RateStatus { limit: 60, remaining, wait };
         assert_eq!(state.accept(start, 60), Some(Ok(rate_status(1, Duration::ZERO))));
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(state.accept(late, 60), None, "the rest is not used later");
         let request = state.request(TenantId(1), 1, 3);
         assert_eq!((request.history.clone(), request.unused), (None, Some((3, 9, 1))));
-        state.take(grant(0, 30_000), &request, (late, late));
+        state.take(grant(0, 30_000), &request, late, late);
         assert_eq!(state.accept(late, 60), Some(Err(rate_status(0, wait))));
         assert_eq!(state.accept(late + CLOSED_MAX, 60), None, "the leader is called again");
         let history = state.request(TenantId(1), 1, 4).history.expect("a new leader gets it");

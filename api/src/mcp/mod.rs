@@ -55,7 +55,8 @@ struct Options {
 pub(crate) fn routes(
     origins: &[String],
     has_local_pages: bool,
-    (profile, tools): (McpProfile, Vec<String>),
+    profile: McpProfile,
+    tools: Vec<String>,
 ) -> Result<Router<App>, String> {
     let local = LOCAL_PAGES.iter().filter(|_| has_local_pages).map(|origin| (*origin).to_owned());
     let origins = origins.iter().map(|origin| with_port(origin)).chain(local).collect();

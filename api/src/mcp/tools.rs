@@ -166,31 +166,41 @@ fn error_text(error: &ApiError) -> String {
 fn find_tools() -> Vec<Tool> {
     vec![
         tool(
-            ("sulcus_context", "Load context", Effect::Recalls),
+            "sulcus_context",
+            "Load context",
+            Effect::Recalls,
             "Load what is known, within a budget of tokens: memories that match the query first, then \
              pinned and hot ones. Call it at the beginning of a conversation or task, and when the topic \
              changes.",
             calls::load_context,
         ),
         tool(
-            ("sulcus_search", "Search memories", Effect::Recalls),
+            "sulcus_search",
+            "Search memories",
+            Effect::Recalls,
             "Find memories by meaning. Call it before you answer from what you do not see, and before you \
              store what may be known already. Found memories become hotter.",
             calls::search,
         ),
         tool(
-            ("sulcus_hot_nodes", "Hottest memories", Effect::Reads),
+            "sulcus_hot_nodes",
+            "Hottest memories",
+            Effect::Reads,
             "List the memories that are most in use.",
             calls::hottest,
         ),
         tool(
-            ("sulcus_list", "List memories", Effect::Reads),
+            "sulcus_list",
+            "List memories",
+            Effect::Reads,
             "List memories page by page, the hottest first, with filters. To find something, use \
              sulcus_search.",
             calls::list,
         ),
         tool(
-            ("sulcus_status", "Status", Effect::Reads),
+            "sulcus_status",
+            "Status",
+            Effect::Reads,
             "Count the memories that this key may read, and say where new ones are stored.",
             calls::status,
         ),
@@ -201,41 +211,55 @@ fn find_tools() -> Vec<Tool> {
 fn change_tools() -> Vec<Tool> {
     vec![
         tool(
-            ("sulcus_remember", "Remember", Effect::Adds),
+            "sulcus_remember",
+            "Remember",
+            Effect::Adds,
             "Store one statement that will matter later: a fact, preference, decision, event or procedure. \
              Write it so that it is clear without this conversation. If it replaces a memory, pass that \
              id as `supersedes`.",
             calls::remember,
         ),
         tool(
-            ("sulcus_update", "Update a memory", Effect::Replaces),
+            "sulcus_update",
+            "Update a memory",
+            Effect::Replaces,
             "Change the text, type, pin or heat of a memory. To correct a statement that no longer holds, \
              store a new memory with `supersedes` instead: the history stays.",
             calls::update,
         ),
         tool(
-            ("sulcus_feedback", "Give feedback", Effect::Moves),
+            "sulcus_feedback",
+            "Give feedback",
+            Effect::Moves,
             "Report whether a found memory helped, did not help, no longer holds or is wrong. It makes the \
              memory hotter or colder.",
             calls::feedback,
         ),
         tool(
-            ("sulcus_pin", "Pin a memory", Effect::Replaces),
+            "sulcus_pin",
+            "Pin a memory",
+            Effect::Replaces,
             "Pin a memory: it never cools, and each context begins with it. For rules that always hold.",
             calls::pin,
         ),
         tool(
-            ("sulcus_unpin", "Unpin a memory", Effect::Replaces),
+            "sulcus_unpin",
+            "Unpin a memory",
+            Effect::Replaces,
             "Let a memory cool again.",
             calls::unpin,
         ),
         tool(
-            ("sulcus_relate", "Relate two memories", Effect::AddsOnce),
+            "sulcus_relate",
+            "Relate two memories",
+            Effect::AddsOnce,
             "Create an edge between two memories. A recall of one also warms the other.",
             calls::relate,
         ),
         tool(
-            ("sulcus_forget", "Forget a memory", Effect::Deletes),
+            "sulcus_forget",
+            "Forget a memory",
+            Effect::Deletes,
             "Delete a memory for ever. Call it only if a person requests it, or for what should never have \
              been stored. Locked memories stay.",
             calls::forget,
@@ -247,18 +271,24 @@ fn change_tools() -> Vec<Tool> {
 fn trigger_tools() -> Vec<Tool> {
     vec![
         tool(
-            ("sulcus_trigger_list", "List triggers", Effect::Reads),
+            "sulcus_trigger_list",
+            "List triggers",
+            Effect::Reads,
             "List the rules that fire when something happens to memories.",
             calls::triggers,
         ),
         tool(
-            ("sulcus_trigger_create", "Create a trigger", Effect::AddsSender),
+            "sulcus_trigger_create",
+            "Create a trigger",
+            Effect::AddsSender,
             "Create a rule: when an event happens to a memory that matches the filters, the action is done. \
              Call it only if a person requests it.",
             calls::create_trigger,
         ),
         tool(
-            ("sulcus_trigger_delete", "Delete a trigger", Effect::Deletes),
+            "sulcus_trigger_delete",
+            "Delete a trigger",
+            Effect::Deletes,
             "Delete a rule. Call it only if a person requests it.",
             calls::delete_trigger,
         ),
@@ -269,48 +299,66 @@ fn trigger_tools() -> Vec<Tool> {
 fn graph_tools() -> Vec<Tool> {
     vec![
         tool(
-            ("create_entities", "Create entities", Effect::AddsOnce),
+            "create_entities",
+            "Create entities",
+            Effect::AddsOnce,
             "Create entities of the knowledge graph, each with statements about it. One that exists stays \
              as it is.",
             graph::create_entities,
         ),
         tool(
-            ("create_relations", "Create relations", Effect::AddsOnce),
+            "create_relations",
+            "Create relations",
+            Effect::AddsOnce,
             "Create relations between entities, in active voice.",
             graph::create_relations,
         ),
         tool(
-            ("add_observations", "Add observations", Effect::AddsOnce),
+            "add_observations",
+            "Add observations",
+            Effect::AddsOnce,
             "Add statements about entities that exist.",
             graph::add_observations,
         ),
         tool(
-            ("delete_entities", "Delete entities", Effect::Deletes),
+            "delete_entities",
+            "Delete entities",
+            Effect::Deletes,
             "Delete entities with their statements and relations.",
             graph::delete_entities,
         ),
         tool(
-            ("delete_observations", "Delete observations", Effect::Deletes),
+            "delete_observations",
+            "Delete observations",
+            Effect::Deletes,
             "Delete statements about entities.",
             graph::delete_observations,
         ),
         tool(
-            ("delete_relations", "Delete relations", Effect::Deletes),
+            "delete_relations",
+            "Delete relations",
+            Effect::Deletes,
             "Delete relations between entities.",
             graph::delete_relations,
         ),
         tool(
-            ("read_graph", "Read the graph", Effect::Reads),
+            "read_graph",
+            "Read the graph",
+            Effect::Reads,
             "Read all entities, their statements, and all relations.",
             graph::read_graph,
         ),
         tool(
-            ("search_nodes", "Search the graph", Effect::Reads),
+            "search_nodes",
+            "Search the graph",
+            Effect::Reads,
             "Find entities by a part of their name, their type or a statement.",
             graph::search_nodes,
         ),
         tool(
-            ("open_nodes", "Open entities", Effect::Reads),
+            "open_nodes",
+            "Open entities",
+            Effect::Reads,
             "Read entities by their names, with all their relations.",
             graph::open_nodes,
         ),
@@ -319,7 +367,9 @@ fn graph_tools() -> Vec<Tool> {
 
 /// A tool with the function that it calls.
 fn tool<A, R, F>(
-    (name, title, effect): (&'static str, &str, Effect),
+    name: &'static str,
+    title: &str,
+    effect: Effect,
     description: &'static str,
     function: fn(Call, A) -> F,
 ) -> Tool

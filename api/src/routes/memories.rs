@@ -117,7 +117,7 @@ pub(crate) async fn memory_list(
     ValidQuery(query): ValidQuery<ListQuery>,
 ) -> ApiResponse<MemoryPage> {
     let tier = query.tier();
-    list(&session, freshness, (&home, zone), query, tier).await
+    list(&session, freshness, &home, zone, query, tier).await
 }
 
 /// List archived memories: the cold tier.
@@ -130,13 +130,14 @@ pub(crate) async fn archive_list(
     zone: ZoneHeader,
     ValidQuery(query): ValidQuery<ListQuery>,
 ) -> ApiResponse<MemoryPage> {
-    list(&session, freshness, (&home, zone), query, TierFilter::Cold).await
+    list(&session, freshness, &home, zone, query, TierFilter::Cold).await
 }
 
 async fn list(
     session: &Session,
     freshness: Freshness,
-    (home, zone): (&NamespaceHeader, ZoneHeader),
+    home: &NamespaceHeader,
+    zone: ZoneHeader,
     query: ListQuery,
     tier: TierFilter,
 ) -> ApiResponse<MemoryPage> {

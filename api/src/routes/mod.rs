@@ -106,8 +106,8 @@ pub fn public(app: &App, options: PublicOptions) -> Result<Router, String> {
     // All responses share the bytes.
     let document = Bytes::from(openapi());
     let document = get(async move || ([(CONTENT_TYPE, "application/json")], document));
-    let tools = (options.profile, options.tools);
-    let mcp = mcp::routes(&options.origins, options.has_local_pages, tools)?;
+    let mcp =
+        mcp::routes(&options.origins, options.has_local_pages, options.profile, options.tools)?;
     let routes = routes.merge(aliases).merge(page).merge(mcp);
     let routes = routes.route("/api/v1/openapi.json", document);
     // Health is exempt: a busy node must not be restarted. So are the files of the dashboard: all

@@ -129,7 +129,8 @@ impl RecallBuffer {
     /// tenant's `recall_min_interval`.
     pub(crate) fn take(
         &self,
-        (now, clock): (Instant, Timestamp),
+        now: Instant,
+        clock: Timestamp,
         room: &Room,
         interval: impl Fn(TenantId) -> Duration,
     ) -> DueReport {
@@ -138,18 +139,18 @@ impl RecallBuffer {
         let mut reports: BTreeMap<_, _> =
             due.iter().map(|due| (due.tenant, TenantReport::empty(due.tenant))).collect();
         let mut is_full = due.len() >= REPORT_TENANTS_MAX;
-        is_full |= divide((&tenants, now), &due, Part::Recalls, room, |of_tenant, id, room| {
+        is_full |= divide(&tenants, now, &due, Part::Recalls, room, |of_tenant, id, room| {
             let recalls = of_tenant.take_recalls(now, interval(id), room);
             let count = recalls.len();
             reports.entry(id).and_modify(|report| report.recalls = recalls);
             count
         });
-        is_full |= divide((&tenants, now), &due, Part::Firings, room, |of_tenant, id, room| {
+        is_full |= divide(&tenants, now, &due, Part::Firings, room, |of_tenant, id, room| {
             let (returned, firings) = of_tenant.returned.take(now, room);
             reports.entry(id).and_modify(|report| report.returned = returned);
             firings
         });
-        is_full |= divide((&tenants, now), &due, Part::Keys, room, |of_tenant, id, room| {
+        is_full |= divide(&tenants, now, &due, Part::Keys, room, |of_tenant, id, room| {
             let keys = of_tenant.take_keys(now, clock, room);
             let count = keys.len();
             reports.entry(id).and_modify(|report| report.keys = keys);
@@ -253,7 +254,8 @@ fn due(tenants: &Tenants, now: Instant, interval: &impl Fn(TenantId) -> Duration
 /// may take the room of others, so they take turns. `take` returns how much it took. Returns whether
 /// the room is used up.
 fn divide(
-    (tenants, now): (&Tenants, Instant),
+    tenants: &Tenants,
+    now: Instant,
     due: &[Due],
     part_of: Part,
     room: &Room,

@@ -63,8 +63,7 @@ impl Returned {
             // Those that had no room come first next time.
             let first = self.turn % waiting.len().max(1);
             let in_turn = waiting.iter().cycle().skip(first).take(waiting.len());
-            let added =
-                in_turn.filter(|(owner, triggers)| self.add((key, **owner), id, **triggers));
+            let added = in_turn.filter(|(owner, triggers)| self.add(key, **owner, id, **triggers));
             let added = added.count();
             self.turn = self.turn.wrapping_add(added);
             dropped += u64::from(added < waiting.len());
@@ -80,7 +79,7 @@ impl Returned {
     }
 
     /// Adds a result for the triggers of one owner, if there is room.
-    fn add(&mut self, (key, owner): (KeyId, Owner), id: MemoryId, triggers: usize) -> bool {
+    fn add(&mut self, key: KeyId, owner: Owner, id: MemoryId, triggers: usize) -> bool {
         if !self.has_room(key) {
             return false;
         }

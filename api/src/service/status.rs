@@ -112,8 +112,7 @@ impl Service {
             if all { Duration::ZERO } else { Duration::from_secs(seconds.into()) }
         };
         let room = if all { &LAST_REPORT_ROOM } else { &REPORT_ROOM };
-        let mut report =
-            self.recalls.take((Instant::now(), reader.position().clock), room, interval);
+        let mut report = self.recalls.take(Instant::now(), reader.position().clock, room, interval);
         report.is_full |= self.key_uses.report(&mut report.tenants);
         report
     }

@@ -135,7 +135,7 @@ pub(crate) async fn restore(
     if let Some(until) = plan.until {
         let (work, replayed) = (begun.folder.join("work"), begun.folder.join("replayed"));
         storage::backup::found_state(&work, &source).map_err(text)?;
-        replay(store, plan, until, (&work, &replayed), received).await?;
+        replay(store, plan, until, &work, &replayed, received).await?;
         state = block_in_place(|| storage::backup::examine(&replayed)).map_err(text)?;
         to.check_model(&ModelOf::new(&state.cluster.model))?;
         source = replayed;
@@ -185,7 +185,8 @@ async fn replay(
     store: &Store,
     plan: &Plan<'_>,
     until: Until,
-    (work, to): (&Path, &Path),
+    work: &Path,
+    to: &Path,
     received: impl Fn(u64),
 ) -> Result<(), String> {
     let Plan { backup, mut passes, .. } = *plan;

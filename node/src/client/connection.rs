@@ -172,7 +172,7 @@ impl Connection {
         path: &str,
         build: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<Response, Failure> {
-        self.send((Method::GET, path), Repeat::Yes, build, async |response| Ok(response)).await
+        self.send(Method::GET, path, Repeat::Yes, build, async |response| Ok(response)).await
     }
 
     async fn json<T: DeserializeOwned>(
@@ -183,7 +183,7 @@ impl Connection {
         build: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<T, Failure> {
         let read = async |response: Response| response.bytes().await;
-        let body = self.send((method, path), repeat, build, read).await?;
+        let body = self.send(method, path, repeat, build, read).await?;
         // A deletion of a trigger has no body.
         let body = if body.is_empty() { b"null" } else { &body[..] };
         Ok(serde_json::from_slice(body).map_err(|_| "the response is not of this interface")?)
@@ -193,7 +193,8 @@ impl Connection {
     /// time is over.
     async fn send<T>(
         &self,
-        (method, path): (Method, &str),
+        method: Method,
+        path: &str,
         repeat: Repeat,
         build: impl Fn(RequestBuilder) -> RequestBuilder,
         read: impl AsyncFn(Response) -> reqwest::Result<T>,

@@ -107,7 +107,8 @@ impl Hosts {
     /// were open at the last timeout belong to the same outage.
     pub(super) fn record(
         &mut self,
-        (tenant, host): (TenantId, &str),
+        tenant: TenantId,
+        host: &str,
         started: Instant,
         is_timeout: bool,
         now: Instant,
@@ -169,7 +170,7 @@ mod tests {
     /// Ends a request that started at `started`.
     fn end(hosts: &mut Hosts, started: Instant, is_timeout: bool, now: Instant) {
         let is_slow = hosts.hosts[&(TENANT, "a".to_owned())].slow > 0;
-        hosts.record((TENANT, "a"), started, is_timeout, now);
+        hosts.record(TENANT, "a", started, is_timeout, now);
         hosts.close(TENANT, "a", is_slow);
     }
 
@@ -235,7 +236,7 @@ mod tests {
         for number in 0..REMEMBERED_MAX as u64 + 9 {
             let (host, now) = (format!("host {number}"), start + Duration::from_millis(number));
             hosts.open(TENANT, &host, false);
-            hosts.record((TENANT, &host), now, true, now);
+            hosts.record(TENANT, &host, now, true, now);
             hosts.close(TENANT, &host, false);
         }
         hosts.open(TENANT, "unrecorded", false);

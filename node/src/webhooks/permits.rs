@@ -168,13 +168,13 @@ impl HostPermits {
     /// host is paused, or the delivery is already in progress.
     pub(super) fn take(
         self: &Arc<Self>,
-        (tenant, owner): (TenantId, Option<KeyId>),
+        owner: Owner,
         id: DeliveryId,
         host: &str,
     ) -> Option<Permit> {
-        let is_taken = self.taken.lock().take((tenant, owner), id, host, Instant::now());
+        let is_taken = self.taken.lock().take(owner, id, host, Instant::now());
         let permits = Arc::clone(self);
-        is_taken.then(|| Permit { permits, tenant, id })
+        is_taken.then(|| Permit { permits, tenant: owner.0, id })
     }
 }
 
@@ -184,7 +184,7 @@ impl Permit {
         let mut taken = self.permits.taken.lock();
         let Taken { open, hosts, .. } = &mut *taken;
         if let Some(open) = open.get(&(self.tenant, self.id)) {
-            hosts.record((self.tenant, &open.host), open.started, is_timeout, Instant::now());
+            hosts.record(self.tenant, &open.host, open.started, is_timeout, Instant::now());
         }
     }
 }
@@ -224,7 +224,7 @@ mod tests {
         for host in 0..count {
             let name = format!("host {host} of {owner:?}");
             assert!(taken.take(owner, id(host), &name, now));
-            taken.hosts.record((owner.0, &name), now, false, now);
+            taken.hosts.record(owner.0, &name, now, false, now);
             taken.free(owner.0, id(host));
         }
     }
@@ -276,7 +276,7 @@ mod tests {
             taken.open.iter().map(|(key, open)| (key.1, open.host.clone())).collect();
         for (id, host) in names {
             if host != "good" {
-                taken.hosts.record((OF_TENANT, &host), start, false, now);
+                taken.hosts.record(OF_TENANT, &host, start, false, now);
                 taken.free(OF_TENANT, id);
             }
         }
@@ -293,7 +293,7 @@ mod tests {
         let quick = |taken: &mut Taken, number| {
             let now = start + Duration::from_secs(20);
             let is_taken = taken.take(ATTACKER, id(number), "quick", now);
-            taken.hosts.record((OF_TENANT, "quick"), now, false, now);
+            taken.hosts.record(OF_TENANT, "quick", now, false, now);
             is_taken
         };
         assert!(quick(&mut taken, 5_000));

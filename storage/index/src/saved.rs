@@ -70,7 +70,8 @@ impl SavedGraphs {
         &self,
         tenant: TenantId,
         index: &TenantIndex,
-        (graph, unreachable): (&Graph, &RoaringBitmap),
+        graph: &Graph,
+        unreachable: &RoaringBitmap,
     ) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         let (path, new) = (self.path(tenant), self.folder.join("new"));

@@ -42,14 +42,14 @@ impl Part {
     pub fn entity(namespace: &str, name: &str, entity_type: &str, order: usize) -> Self {
         let label = format!("{name} ({entity_type})");
         let metadata = [("name", name), ("order", &order_text(order)), ("type", entity_type)];
-        Self::new(namespace, (ENTITY, &[name]), label, &[name], &metadata)
+        Self::new(namespace, ENTITY, &[name], label, &[name], &metadata)
     }
 
     /// A statement about an entity.
     pub fn observation(namespace: &str, entity: &str, statement: &str, order: usize) -> Self {
         let metadata = [("entity", entity), ("order", &order_text(order))];
-        let parts = (OBSERVATION, &[entity, statement][..]);
-        Self::new(namespace, parts, statement.to_owned(), &[entity], &metadata)
+        let (parts, label) = ([entity, statement], statement.to_owned());
+        Self::new(namespace, OBSERVATION, &parts, label, &[entity], &metadata)
     }
 
     /// A relation of two entities.
@@ -57,12 +57,13 @@ impl Part {
         let label = format!("{from} {kind} {to}");
         let metadata = [("from", from), ("order", &order_text(order)), ("to", to), ("type", kind)];
         let entities = if from == to { &[from][..] } else { &[from, to] };
-        Self::new(namespace, (RELATION, &[from, to, kind]), label, entities, &metadata)
+        Self::new(namespace, RELATION, &[from, to, kind], label, entities, &metadata)
     }
 
     fn new(
         namespace: &str,
-        (kind, parts): (&str, &[&str]),
+        kind: &str,
+        parts: &[&str],
         label: String,
         entities: &[&str],
         metadata: &[(&'static str, &str)],

@@ -114,7 +114,7 @@ pub(super) fn expire(draft: &mut Draft) -> Result<()> {
                 false => end = middle,
             }
         }
-        trim(draft, tenant, chain, (ends, first))?;
+        trim(draft, tenant, chain, ends, first)?;
     }
     Ok(())
 }
@@ -139,7 +139,7 @@ fn append(draft: &mut Draft, tenant: TenantId, act: AuditAct) -> Result<()> {
     draft.push(Change::AuditAppended(tenant, chain, entry, ends.clone()));
     if ends.last + 1 - ends.first > AUDIT_ENTRIES_MAX {
         let first = ends.first + REMOVED_AT_ONCE;
-        trim(draft, tenant, chain, (ends, first))?;
+        trim(draft, tenant, chain, ends, first)?;
     }
     Ok(())
 }
@@ -149,7 +149,8 @@ fn trim(
     draft: &mut Draft,
     tenant: TenantId,
     chain: AuditChain,
-    (mut ends, first): (AuditEnds, u64),
+    mut ends: AuditEnds,
+    first: u64,
 ) -> Result<()> {
     if first <= ends.first {
         return Ok(());

@@ -72,18 +72,14 @@ impl Context<'_> {
     }
 
     /// Rejects what would exceed a limit of the tenant by adding so much.
-    pub(super) fn check_limit(
-        &self,
-        (limit, counted): (Limit, Counted),
-        added: u64,
-    ) -> Decided<()> {
+    pub(super) fn check_limit(&self, limit: Limit, counted: Counted, added: u64) -> Decided<()> {
         let Some(max) = self.draft.limit(self.tenant, limit)? else { return Ok(()) };
-        let fits = self.fits((limit, counted), added)?;
+        let fits = self.fits(limit, counted, added)?;
         reject_if(!fits, Rejection::StorageLimitReached { limit, max })
     }
 
     /// Whether the tenant has room for so many more.
-    pub(super) fn fits(&self, (limit, counted): (Limit, Counted), added: u64) -> Result<bool> {
+    pub(super) fn fits(&self, limit: Limit, counted: Counted, added: u64) -> Result<bool> {
         let max = self.draft.limit(self.tenant, limit)?;
         Ok(max.is_none_or(|max| self.draft.number(self.tenant, counted) + added <= max))
     }

@@ -95,8 +95,8 @@ fn create_one(context: &mut Context<'_>, new: &NewMemory) -> Decided<MemoryRecor
     }
     let memory = Memory { echo_of, ..new.memory(now) };
     let bytes = memory.stored_bytes() + new.vector.size_bytes() as u64;
-    context.check_limit((Limit::Memories, Counted::Memories), 1)?;
-    context.check_limit((Limit::Bytes, Counted::Bytes), bytes)?;
+    context.check_limit(Limit::Memories, Counted::Memories, 1)?;
+    context.check_limit(Limit::Bytes, Counted::Bytes, bytes)?;
     context.add_bytes(0, bytes);
     let anchor = Anchor::fresh(new.initial_heat, now);
     context.push(Change::MemoryPut(tenant, new.id, memory.clone()));

@@ -242,7 +242,7 @@ pub(super) fn create_suggested(context: &mut Context<'_>, new: &NewMemory) -> Re
 
 /// Whether the tenant may have one more edge.
 pub(super) fn has_room(context: &Context<'_>) -> Result<bool> {
-    context.fits((Limit::Edges, Counted::Edges), 1)
+    context.fits(Limit::Edges, Counted::Edges, 1)
 }
 
 pub(super) fn stored(context: &Context<'_>, edge: &EdgeRef) -> Result<Option<Edge>> {

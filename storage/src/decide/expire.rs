@@ -89,8 +89,8 @@ fn expire_events(draft: &mut Draft, tenant: TenantId, part: JournalPart) -> Deci
         return Ok(false);
     }
     let excess = excess(index.read().journal.part(part), part);
-    let (of, kept) = ((tenant, part), oldest_kept(draft));
-    let first = draft.base.first_kept_event(of, kept, excess, TRIM_EVENTS_MAX)?;
+    let kept = oldest_kept(draft);
+    let first = draft.base.first_kept_event(tenant, part, kept, excess, TRIM_EVENTS_MAX)?;
     let Some(first) = first else { return Ok(false) };
     draft.push(Change::EventsTrimmed(tenant, part, first));
     Ok(excess.events > TRIM_EVENTS_MAX)

@@ -31,7 +31,7 @@ const TAG_WORDS: usize = 3;
 /// Characters of a label that the journal keeps beside a firing.
 const FIRED_LABEL_CHARS: usize = 120;
 
-/// Evaluates the triggers that wait for the emitted events. Returns how many fired.
+/// Evaluates the triggers that wait for the emitted events, and does what those do that fire.
 pub(super) fn fire(draft: &mut Draft) -> Result<()> {
     // An action may change a memory before the tick under way has evaluated it, which emits
     // its heat transition: once, since the change anchors the memory.
@@ -191,7 +191,7 @@ fn execute(
             let (update, result) = effect(action, present);
             let after = update.as_ref().map_or(0, |update| update.memory.text_bytes());
             let added = after.saturating_sub(present.memory.text_bytes());
-            match added == 0 || context.fits((Limit::Bytes, Counted::Bytes), added)? {
+            match added == 0 || context.fits(Limit::Bytes, Counted::Bytes, added)? {
                 true => (update, result),
                 false => (None, FiringResult::NoTagRoom),
             }

@@ -96,7 +96,7 @@ pub(super) fn expire(draft: &mut Draft, tenant: TenantId, limit: usize) -> Resul
     let mut removed = 0;
     for (owner, retention) in keys {
         let until = Timestamp(draft.now.0 - retention.micros());
-        removed += remove_old(draft, (tenant, owner, retention), until, limit - removed)?;
+        removed += remove_old(draft, tenant, owner, retention, until, limit - removed)?;
     }
     Ok(removed)
 }
@@ -113,7 +113,7 @@ fn make_room(draft: &mut Draft, tenant: TenantId, owner: KeyId) -> Decided<()> {
     let owners = index.map(|index| index.read().receipts.owners(until, OWNERS_EXAMINED_MAX));
     for owner in owners.into_iter().flatten().chain([owner]) {
         for retention in Retention::ALL {
-            if remove_old(draft, (tenant, owner, retention), until, REMOVED_AT_ONCE)? > 0 {
+            if remove_old(draft, tenant, owner, retention, until, REMOVED_AT_ONCE)? > 0 {
                 return Ok(());
             }
         }
@@ -133,13 +133,15 @@ fn numbers(draft: &Draft, tenant: TenantId, owner: KeyId) -> (u64, u64) {
 /// Returns how many.
 fn remove_old(
     draft: &mut Draft,
-    (tenant, owner, retention): (TenantId, KeyId, Retention),
+    tenant: TenantId,
+    owner: KeyId,
+    retention: Retention,
     until: Timestamp,
     limit: usize,
 ) -> Result<usize> {
     // An earlier command of this batch may have removed some.
     let is_stored = |key: &_| !draft.has_removed(&Key::Receipt(tenant, owner, *key));
-    let old = draft.base.old_receipts((tenant, owner, retention), until, limit, is_stored)?;
+    let old = draft.base.old_receipts(tenant, owner, retention, until, limit, is_stored)?;
     let count = old.len();
     if count > 0 {
         draft.push(Change::ReceiptsRemoved(tenant, owner, retention, old));

@@ -48,7 +48,9 @@ impl TenantRule for Import {
         match self {
             Self::Memories(all) => each(context, all, import_memory),
             Self::Edges(all) => each(context, all, import_edge),
-            Self::Triggers(all) => each(context, all, import_trigger),
+            Self::Triggers(all) => each(context, all, |context, (id, new, firings)| {
+                import_trigger(context, *id, new, firings)
+            }),
         }
     }
 }
@@ -97,8 +99,8 @@ fn import_memory(context: &mut Context<'_>, new: &ImportedMemory) -> Decided<Imp
     let (tenant, now) = (context.tenant, context.now());
     let memory = &new.memory;
     let bytes = memory.stored_bytes() + new.vector.size_bytes() as u64;
-    context.check_limit((Limit::Memories, Counted::Memories), 1)?;
-    context.check_limit((Limit::Bytes, Counted::Bytes), bytes)?;
+    context.check_limit(Limit::Memories, Counted::Memories, 1)?;
+    context.check_limit(Limit::Bytes, Counted::Bytes, bytes)?;
     context.add_bytes(0, bytes);
     let anchor = Anchor { at: new.anchor.at.min(now), ..new.anchor };
     // The next tick finds no crossing of the time before.
@@ -131,14 +133,16 @@ fn import_edge(context: &mut Context<'_>, new: &Edge) -> Decided<Imported> {
 
 fn import_trigger(
     context: &mut Context<'_>,
-    (id, new, firings): &(TriggerId, Trigger, Firings),
+    id: TriggerId,
+    new: &Trigger,
+    firings: &Firings,
 ) -> Decided<Imported> {
-    if context.draft.trigger(context.tenant, *id)?.is_some() {
+    if context.draft.trigger(context.tenant, id)?.is_some() {
         return Ok(Imported::Present);
     }
-    let created = trigger::create(context, *id, new)?;
+    let created = trigger::create(context, id, new)?;
     let trigger = Trigger { created_at: new.created_at, updated_at: new.updated_at, ..created };
-    context.push(Change::TriggerPut(context.tenant, *id, trigger));
-    context.push(Change::FiringsPut(context.tenant, *id, Firings { pending: 0, ..*firings }));
+    context.push(Change::TriggerPut(context.tenant, id, trigger));
+    context.push(Change::FiringsPut(context.tenant, id, Firings { pending: 0, ..*firings }));
     Ok(Imported::Created)
 }

@@ -90,7 +90,7 @@ fn update(context: &mut Context<'_>, id: MemoryId, patch: &MemoryPatch) -> Decid
     let mut memory = patched(&present.memory, patch);
     let added = memory.stored_bytes().saturating_sub(present.memory.stored_bytes());
     if added > 0 {
-        context.check_limit((Limit::Bytes, Counted::Bytes), added)?;
+        context.check_limit(Limit::Bytes, Counted::Bytes, added)?;
     }
     let fields = changed_fields(&present.memory, &memory, patch);
     if fields.is_empty() {

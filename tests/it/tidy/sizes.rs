@@ -1,8 +1,8 @@
 //! Sizes: lines per file and function. Clippy checks parameters and nesting (clippy.toml).
 
-use syn::Attribute;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
+use syn::{Attribute, FnArg, Pat, Type};
 
 use super::{Source, assert_none, rust_files};
 
@@ -24,32 +24,56 @@ pub struct Function {
     pub name: String,
     pub is_test: bool,
     lines: usize,
+    /// Whether one of several parameters is a tuple that the function takes apart.
+    takes_tuple: bool,
 }
 
 /// The functions of a file.
 pub fn functions(file: &Source) -> Vec<Function> {
-    let mut functions = Functions(Vec::new());
+    let mut functions = Functions { all: Vec::new(), is_of_trait: false };
     functions.visit_file(&syn::parse_file(&file.text).unwrap());
-    functions.0
+    functions.all
 }
 
-struct Functions(Vec<Function>);
+struct Functions {
+    all: Vec<Function>,
+    /// Whether the present `impl` is that of a trait, which decides the parameters.
+    is_of_trait: bool,
+}
 
 impl Functions {
     fn add(&mut self, attributes: &[Attribute], signature: &syn::Signature, end: usize) {
         let is_test = |attribute: &Attribute| {
             attribute.path().segments.last().is_some_and(|segment| segment.ident == "test")
         };
-        self.0.push(Function {
+        let inputs = signature.inputs.iter().filter(|input| matches!(input, FnArg::Typed(_)));
+        // A type with a name of its own may be a tuple.
+        let is_tuple = |input: &FnArg| match input {
+            FnArg::Typed(it) => {
+                let of = if let Type::Reference(of) = &*it.ty { &of.elem } else { &it.ty };
+                matches!(*it.pat, Pat::Tuple(_)) && matches!(**of, Type::Tuple(_))
+            }
+            FnArg::Receiver(_) => false,
+        };
+        self.all.push(Function {
             line: signature.ident.span().start().line,
             name: signature.ident.to_string(),
             is_test: attributes.iter().any(is_test),
             lines: end - signature.fn_token.span.start().line + 1,
+            takes_tuple: !self.is_of_trait
+                && inputs.clone().count() > 1
+                && inputs.clone().any(is_tuple),
         });
     }
 }
 
 impl<'a> Visit<'a> for Functions {
+    fn visit_item_impl(&mut self, item: &'a syn::ItemImpl) {
+        let outer = std::mem::replace(&mut self.is_of_trait, item.trait_.is_some());
+        visit::visit_item_impl(self, item);
+        self.is_of_trait = outer;
+    }
+
     fn visit_item_fn(&mut self, item: &'a syn::ItemFn) {
         self.add(&item.attrs, &item.sig, item.span().end().line);
         visit::visit_item_fn(self, item);
@@ -77,4 +101,18 @@ fn functions_are_small() {
         }
     }
     assert_none("these functions are too large", &violations);
+}
+
+/// A tuple hides a parameter from the limit and from its name.
+#[test]
+fn parameters_are_no_tuples() {
+    let code = rust_files().into_iter().filter(|file| !file.is_test());
+    let violations: Vec<_> = code
+        .flat_map(|file| {
+            let functions = functions(&file).into_iter().filter(|function| function.takes_tuple);
+            let named = functions.map(|it| format!("{}:{}: {}", file.path, it.line, it.name));
+            named.collect::<Vec<_>>()
+        })
+        .collect();
+    assert_none("these functions take tuples apart", &violations);
 }

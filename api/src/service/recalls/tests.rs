@@ -39,7 +39,7 @@ fn count(buffer: &RecallBuffer, first: u64, count: usize) {
 }
 
 fn take(buffer: &RecallBuffer, at: Instant) -> Vec<TenantReport> {
-    buffer.take((at, Timestamp(9)), &REPORT_ROOM, |_| 60 * SECOND).tenants
+    buffer.take(at, Timestamp(9), &REPORT_ROOM, |_| 60 * SECOND).tenants
 }
 
 fn report(buffer: &RecallBuffer, at: Instant) -> TenantReport {
@@ -237,13 +237,13 @@ fn requests_are_summed_until_reported() {
 /// Its room is used up, so the next report follows soon.
 #[test]
 fn full_reports_are_marked() {
-    let (buffer, now) = (RecallBuffer::default(), (Instant::now(), Timestamp(9)));
-    let is_full = || buffer.take(now, &REPORT_ROOM, |_| 60 * SECOND).is_full;
+    let (buffer, now, clock) = (RecallBuffer::default(), Instant::now(), Timestamp(9));
+    let is_full = || buffer.take(now, clock, &REPORT_ROOM, |_| 60 * SECOND).is_full;
     count(&buffer, 0, RECALLS + 1);
     assert_eq!([is_full(), is_full()], [true, false]);
     find(&buffer, (TENANT, KEY), &ids(0, 3), 20);
     assert_eq!([is_full(), is_full()], [true, false]);
     count(&buffer, 1_000, RECALLS + 1);
-    let last = buffer.take(now, &LAST_REPORT_ROOM, |_| Duration::ZERO);
+    let last = buffer.take(now, clock, &LAST_REPORT_ROOM, |_| Duration::ZERO);
     assert_eq!((last.tenants[0].recalls.len(), last.is_full), (RECALLS + 1, false));
 }
