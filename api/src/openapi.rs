@@ -5,7 +5,9 @@ use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, OpenApi as Document, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::openapi::{
+    ContentBuilder, Deprecated, OpenApi as Document, Ref, RefOr, Response, ResponseBuilder,
+};
 use utoipa::{IntoResponses, OpenApi, PartialSchema, ToSchema};
 
 use crate::requests::fields::IdempotencyKey;
@@ -108,6 +110,7 @@ pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value 
         for operation in each(&mut item) {
             let name = operation.operation_id.take().unwrap_or_default();
             operation.operation_id = Some(format!("{name}_alias"));
+            operation.deprecated = Some(Deprecated::True);
         }
         document.paths.paths.insert((*alias).to_owned(), item);
     }
