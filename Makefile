@@ -94,8 +94,8 @@ BENCH_LOAD = $(CARGO_TARGET_DIR)/release/load --binary $(CARGO_TARGET_DIR)/relea
 bench: setup
 	@python3 deploy/setup/glosses.py "$(CACHE)"
 	@deploy/setup/unpack.sh "$(CACHE)" etcd etcd-server
-	@cargo build --quiet --release -p tests --features failpoints,benches
-	@cargo bench --quiet -p tests --features failpoints,benches
+	@cargo build --quiet --release -p tests --features failpoints,yardsticks
+	@cargo bench --quiet -p tests --features failpoints,yardsticks
 	@echo; echo "Search through the graph:"; $(CARGO_TARGET_DIR)/release/recall
 	@echo; echo "Service, hashing embedder:"; $(BENCH_LOAD) --restart
 	@echo; echo "Creates with syncs of 5 ms:"; $(BENCH_LOAD) --memories 0 --operations create \
