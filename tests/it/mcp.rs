@@ -303,6 +303,16 @@ async fn wrong_calls_explain_themselves() {
         let request = node.client.post(&url).bearer_auth(&node.key);
         Request(request.header("content-type", "application/json").body(body)).send()
     };
+    // The client reads which versions there are.
+    let future = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list",
+        "params": {"_meta": {"io.modelcontextprotocol/protocolVersion": "2027-01-01"}}});
+    let request = node.client.post(&url).bearer_auth(&node.key).json(&future);
+    let request =
+        request.header("mcp-protocol-version", "2027-01-01").header("mcp-method", "tools/list");
+    let rejected = Request(request).send().await;
+    let data = &rejected.body["error"]["data"];
+    assert!(array(&data["supported"]).contains(&json!(MODERN)), "{}", rejected.body);
+    assert_eq!(data["request_id"], rejected.headers["x-request-id"].to_str().unwrap());
     let of_client = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
     for (body, code) in [("[]", -32_600), ("{", -32_700), (of_client, -32_600)] {
         let rejected = post(body).await;

@@ -120,8 +120,13 @@ async fn named(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     let bytes = to_bytes(body, MCP_BYTES_MAX).await.unwrap_or_default();
     let mut message: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    if let Some(error) = message["error"].as_object_mut() {
-        error.insert("data".to_owned(), json!({ "request_id": current::request_id() }));
+    if message["error"].is_object() {
+        // Clients read there which versions are supported.
+        let data = &mut message["error"]["data"];
+        if !data.is_object() {
+            *data = json!({});
+        }
+        data["request_id"] = current::request_id().into();
     }
     parts.headers.remove(CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(message.to_string()))
