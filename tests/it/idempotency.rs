@@ -239,6 +239,17 @@ async fn state(cluster: &Cluster) -> Vec<String> {
     state
 }
 
+/// A body without what time changes, and what only the first response has.
+fn content(mut body: Value) -> Value {
+    if let Some(fields) = body.as_object_mut() {
+        fields.retain(|name, _| !["current_heat", "heat"].contains(&name.as_str()));
+        fields.values_mut().for_each(|field| *field = content(field.take()));
+    } else if let Some(items) = body.as_array_mut() {
+        items.iter_mut().for_each(|item| *item = content(item.take()));
+    }
+    body
+}
+
 /// A new operation cannot be forgotten: each one of the document that takes an idempotency key is
 /// sent twice under one, and then another request under the same.
 #[tokio::test]
@@ -268,13 +279,10 @@ async fn each_write_of_the_document_is_done_once() {
         let before = state(&cluster).await;
         let second = send(&address, &body).await;
         assert_eq!(second.status, first.status, "{key}: {}", second.body);
+        assert_eq!(content(second.body), content(first.body), "{key}");
         let after = state(&cluster).await;
         let new: Vec<_> = after.iter().filter(|line| !before.contains(line)).collect();
         assert!(new.is_empty() && after.len() == before.len(), "{key}: {new:?}");
-        if name == "delivery_replay" {
-            // There is no dead letter here, and what changes nothing keeps no receipt.
-            continue;
-        }
         let other = cluster.request(Method::POST, "/agent/nodes").header("Idempotency-Key", &key);
         let other = other.json(&labelled("another request")).send().await;
         assert_eq!(other.body["error"], "idempotency_key_reused", "{key}");

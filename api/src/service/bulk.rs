@@ -148,6 +148,8 @@ impl Session {
             };
             let done = match submit.await {
                 Ok(done) => done,
+                // A repetition, and what this part did was too much to be kept.
+                Err(error) if error.code == "already_done" => return Err(error),
                 // What is done is reported; the caller repeats the request for the rest.
                 Err(_) if result.done + result.rejected > unknown.len() => break,
                 Err(error) => return Err(error),

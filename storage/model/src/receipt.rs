@@ -16,7 +16,7 @@ pub const RECEIPT_IDS_MAX: usize = 50;
 /// Most bytes of a reply that a receipt keeps.
 pub const RECEIPT_REPLY_BYTES_MAX: usize = 4 << 10;
 
-/// SHA-256 of an `Idempotency-Key`, and of the number of a further command of the same request.
+/// SHA-256 of an `Idempotency-Key`, and of the number of a command in its request.
 pub type ReceiptKey = [u8; 32];
 
 /// A request to keep a receipt of a write.
