@@ -160,11 +160,14 @@ fn own_address(config: &Config) -> CheckResult {
 }
 
 /// What other nodes need of this one. At another address than the others know, or than its certificate
-/// names, it takes part in nothing. An expired certificate may be renewed while it runs.
+/// names, it takes part in nothing. A certificate that is expired, or of another authority, may be replaced
+/// while it runs.
 pub(crate) fn check_peer_settings(config: &Config) -> Result<(), String> {
     own_address(config)?;
     let host = advertised_host(config);
-    tls::check_peer_name(&config.peer, &host).map_err(rejected_at(&host))?;
+    if !tls::names_host(&config.peer, &host)? {
+        return Err(rejected_at(&host)("it does not name this host".to_owned()));
+    }
     if let Err(reason) = peer_certificate(config) {
         tracing::error!(reason, "the peer certificate does not fit");
     }

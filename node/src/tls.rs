@@ -101,12 +101,12 @@ pub(crate) fn check_peer(config: &Peer, host: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that the certificate names this host, whenever it is valid.
-pub(crate) fn check_peer_name(config: &Peer, host: &str) -> Result<(), String> {
+/// Whether the certificate names this host, valid or not.
+pub(crate) fn names_host(config: &Peer, host: &str) -> Result<bool, String> {
     let chain = certificates(&config.certificate)?;
-    let own = ParsedCertificate::try_from(&chain[0]).map_err(text)?;
+    let own = ParsedCertificate::try_from(&chain[0]).map_err(unusable(&config.certificate))?;
     let name = ServerName::try_from(host).map_err(text)?;
-    verify_server_name(&own, &name).map_err(text)
+    Ok(verify_server_name(&own, &name).is_ok())
 }
 
 /// For calls to other nodes.
