@@ -1,4 +1,4 @@
-//! The memory engine of one machine: model, decide, apply, tables, indexes, search. It contains
+//! The memory engine of one machine: commands, decide, apply, tables, search. It contains
 //! no consensus, no HTTP, no async code and no clock.
 //!
 //! # The path of a change

@@ -2,8 +2,7 @@
 
 use model::details::DetailsPatch;
 use model::memory::{DecayClass, MemoryType};
-use model::tenant::OwnLimits;
-use model::tenant::TenantState;
+use model::tenant::{OwnLimits, TenantState};
 use model::trigger::TriggerAction;
 use model::vector::Vector;
 use serde::{Deserialize, Serialize};

@@ -49,7 +49,7 @@ use crate::verify::{Verifier, hash_rows};
 /// | analytics | `overview`, `forecast` | `search/overview.rs` |
 /// | events | `journal`, `trigger_journal`, `journal_after`, `last_event` | `journal.rs` |
 /// | deliveries | `due`, `dead_letters`, `deliveries` | `outbox.rs` |
-/// | receipts | `old_receipts` | `receipts.rs` |
+/// | receipts | `old_receipts` | here |
 /// | audit log | `audit` | `audit.rs` |
 /// | traces of memories that are purged | `traces` | `traces.rs` |
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! All records of this crate: each stored or sent type with its format and its name.
+//! All records of the engine: each stored or sent type with its format and its name.
 
 /// Implements `Record` for types: each with its format and its name.
 #[macro_export]

@@ -18,8 +18,7 @@ use model::cluster::Cluster;
 use model::delivery::Outbox;
 use model::id::{KeyId, TenantId, Timestamp, TriggerId};
 use model::models::{Models, VectorPlace};
-use model::tenant::{Limit, Tenancy};
-use model::tenant::{Tenant, TenantState};
+use model::tenant::{Limit, Tenancy, Tenant, TenantState};
 use model::trigger::Firings;
 use parking_lot::{Mutex, RwLock};
 

@@ -20,8 +20,7 @@ use storage::model::models::{Models, NextModel, VectorPlace};
 use storage::model::receipt::{Receipt, Retention, TouchedId, WriteEffect};
 use storage::model::release::Release;
 use storage::model::retention::{RetentionAction, RetentionRule};
-use storage::model::tenant::{Limit, Tenancy, Tier};
-use storage::model::tenant::{Role, Tenant, TenantState};
+use storage::model::tenant::{Limit, Role, Tenancy, Tenant, TenantState, Tier};
 use storage::model::tick::{Stage, Tick};
 
 use crate::common::*;

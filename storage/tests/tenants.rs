@@ -3,8 +3,7 @@
 use storage::model::analytics::{ReturnedMemory, TenantReport};
 use storage::model::edge::{SIMILAR_TO, Suggestion};
 use storage::model::id::KeyId;
-use storage::model::tenant::{Limit, Limits};
-use storage::model::tenant::{Role, TenantState};
+use storage::model::tenant::{Limit, Limits, Role, TenantState};
 use storage::{Counts, Options, Rejection, TenantPatch};
 
 use storage::{TenantDeleted, TenantReply};

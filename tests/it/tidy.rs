@@ -135,7 +135,13 @@ fn linked_lines_define_what_they_name() {
             let line: usize = line.parse().unwrap();
             let found = text.lines().nth(line - 1).unwrap_or_default();
             links += 1;
-            if !found.contains(&format!("fn {name}")) && !found.contains(&format!(" {name}")) {
+            let defines = |kind: &str| {
+                let rest = found.split(&format!("{kind} {name}")).nth(1);
+                rest.is_some_and(|rest| {
+                    !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_')
+                })
+            };
+            if !["fn", "struct", "enum", "trait", "type", "const"].into_iter().any(defines) {
                 violations.push(format!("{}: {target} is no {name}: {found}", file.path));
             }
         }

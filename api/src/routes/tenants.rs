@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use storage::TenantPatch;
 use storage::command::NewTenant;
 use storage::model::id::TenantId;
-use storage::model::tenant::{Limit, OwnLimits, TIER_NAME_BYTES_MAX, Tier};
-use storage::model::tenant::{TENANT_NAME_BYTES_MAX, TenantState};
+use storage::model::tenant::{
+    Limit, OwnLimits, TENANT_NAME_BYTES_MAX, TIER_NAME_BYTES_MAX, TenantState, Tier,
+};
 
 use crate::app::App;
 use crate::auth::Operator;

@@ -4,8 +4,7 @@ use storage::command::ChangeTenant;
 use storage::model::analytics::{RecallStats, Usage};
 use storage::model::memory::MemoryRecord;
 use storage::model::retention::RetentionRule;
-use storage::model::tenant::Limit;
-use storage::model::tenant::Tenant;
+use storage::model::tenant::{Limit, Tenant};
 use storage::model::thermo::{SettingValue, Thermo};
 use storage::model::tick::Tick;
 use storage::{

@@ -6,8 +6,7 @@ use storage::command::{
 };
 use storage::model::api_key::{KeyText, NewApiKey};
 use storage::model::id::{KeyId, TenantId};
-use storage::model::tenant::{Limit, Limits, Tenancy, Tier};
-use storage::model::tenant::{Role, Tenant};
+use storage::model::tenant::{Limit, Limits, Role, Tenancy, Tenant, Tier};
 use storage::{
     ClusterRule, Command, Counts, Reply, ReplyValue, TenantDeleted, TenantPatch, TenantReply, View,
 };

@@ -11,7 +11,7 @@
 //!   too many of them, a new graph is built beside the old one and then replaces it.
 //!
 //! This file only tracks state. The work itself is a [`GraphTask`], which
-//! [`crate::builder`] runs without holding the lock of the tenant.
+//! `storage/src/builder.rs` runs without holding the lock of the tenant.
 
 use std::sync::Arc;
 

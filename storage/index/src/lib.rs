@@ -1,9 +1,9 @@
 //! In-memory indexes, derived from the state: rebuilt at start, updated by `apply`.
 //!
 //! ```text
-//! registry ── per tenant ── tenant (lock) ── data ┬─ chunk: columns of 1,024 memories
-//!                                                 ├─ words: inverted index
-//!                                                 └─ coverage: HNSW graph and what it covers
+//! tenant (lock) ── data ┬─ chunk: columns of 1,024 memories
+//!                       ├─ words: inverted index
+//!                       └─ coverage: HNSW graph and what it covers
 //! ```
 
 pub mod attributes;

@@ -1,4 +1,4 @@
-//! Domain types and pure functions: memories, heat and decay, scores, words, triggers.
+//! Domain types and pure functions: memories, heat and decay, scores, access, triggers.
 //! Nothing here reads a disk, a clock or the network.
 
 /// Defines an enum whose values have a name. The names are used in JSON, metrics and docs.

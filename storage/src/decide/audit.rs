@@ -168,7 +168,8 @@ fn trim(
     Ok(())
 }
 
-/// What the audit log shows of a command.
+/// What the audit log shows of a command. No text of a memory is among it, so that a purge need not change
+/// the log. What may be secret is shown as a digest.
 pub struct Entry {
     pub(super) action: AuditAction,
     /// What the command is about.

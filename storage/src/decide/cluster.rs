@@ -9,8 +9,7 @@ use model::bounded::bounded;
 use model::cluster::{Cluster, Incarnation, Member};
 use model::id::{KeyId, TenantId};
 use model::release::Release;
-use model::tenant::Tenancy;
-use model::tenant::Tenant;
+use model::tenant::{Tenancy, Tenant};
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;

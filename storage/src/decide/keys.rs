@@ -5,8 +5,7 @@ use model::api_key::{
 };
 use model::audit::{AuditAction, Fields, short};
 use model::id::{KeyId, Timestamp};
-use model::tenant::Limit;
-use model::tenant::Role;
+use model::tenant::{Limit, Role};
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;

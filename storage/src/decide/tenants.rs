@@ -6,8 +6,9 @@ use index::data::Counts;
 use model::api_key::NewApiKey;
 use model::audit::{AuditAction, AuditChain, Fields, short};
 use model::id::{KeyId, TenantId};
-use model::tenant::{Limits, OwnLimits, TENANTS_MAX, TIERS_MAX, Tenancy, Tier};
-use model::tenant::{Tenant, TenantState};
+use model::tenant::{
+    Limits, OwnLimits, TENANTS_MAX, TIERS_MAX, Tenancy, Tenant, TenantState, Tier,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
