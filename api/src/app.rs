@@ -15,13 +15,13 @@ use storage::model::id::TenantId;
 use crate::admission::budget::{BudgetUse, KeyBudget};
 use crate::admission::failed_authentications::FailedAuthentications;
 use crate::admission::memory::MemoryUse;
+use crate::error::{ApiError, ApiResult};
 use crate::limits::{
     BODIES_BYTES_MAX, DRAINS_MAX, EXPORTS_MAX, REQUESTS_MAX, RESPONSES_BYTES_MAX, STREAMS_MAX,
 };
 use crate::metrics::Metrics;
 use crate::metrics_history::MetricsHistory;
 use crate::service::Service;
-use crate::service::error::{ApiError, ApiResult};
 use crate::service::node::{Backups, Embedder, Hooks};
 use crate::service::recalls::DueReport;
 use crate::tenant_requests::{RequestCounts, TenantRequests};

@@ -9,11 +9,10 @@
 //!
 //! An operator has no tenant. Its key is that of the cluster.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{ConnectInfo, FromRequestParts};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use serde::Deserialize;
@@ -22,16 +21,15 @@ use storage::model::tenant::Role;
 
 use crate::admission::budget::KeyOfTenant;
 use crate::admission::network::network;
+use crate::admission::request::RequestContext;
 use crate::app::App;
-use crate::current::{caller, has_permit, set_caller, set_permit, set_rate_status, set_source};
+use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::STALENESS_MAX;
 use crate::requests::ValidQuery;
 use crate::requests::fields::ConsistencyWord;
 use crate::requests::headers::{ReadHeaders, client_name};
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::freshness::Freshness;
-use crate::service::writes::check_not_once;
-use crate::service::{Service, Session};
+use crate::service::{Operator, Session};
 use crate::words::Consistency;
 
 /// The connection of a request, among the extensions of the request if the listener provides it.
@@ -51,13 +49,6 @@ pub(crate) struct ReaderRead(pub(crate) Session, pub(crate) Freshness);
 
 /// A read of a caller who may administer its tenant.
 pub(crate) struct AdminRead(pub(crate) Session, pub(crate) Freshness);
-
-/// A caller with the operator key of the cluster.
-pub(crate) struct Operator {
-    pub(crate) service: Arc<Service>,
-    /// Address that the request came from; `None` if the listener does not provide it.
-    pub(crate) source: Option<SocketAddr>,
-}
 
 /// Extracts a caller with at least a role, and for a read how fresh it is.
 macro_rules! extract {
@@ -116,29 +107,27 @@ async fn await_freshness(parts: &mut Parts, app: &App) -> ApiResult<Freshness> {
 /// The caller, if its role is `role` or a higher one. The first call for a request takes its permit,
 /// and counts it against the requests per minute of the tenant: before its body is read.
 async fn authenticate(parts: &Parts, app: &App, role: Role) -> ApiResult<Session> {
+    let request = RequestContext::of(&parts.extensions);
     let key = bearer(&parts.headers);
-    let session = match key.map(|key| app.service.authenticate(key)) {
+    let session = match key.map(|key| app.service.authenticate(key, request)) {
         Some(Err(error)) if error.kind == ErrorKind::Unauthorized => {
-            return Err(delayed(parts, app, error).await);
+            return Err(delayed(request, app, error).await);
         }
         Some(authenticated) => authenticated?,
         // No key was guessed, so there is no delay.
         None => return Err(ApiError::unauthorized()),
     };
-    set_caller(&session.caller);
+    let key = session.key_of_tenant();
+    request.set_key(key);
     if let Some(connection) = parts.extensions.get::<Arc<dyn Connection>>() {
-        connection.show_key((session.caller.tenant, session.caller.key));
+        connection.show_key(key);
     }
-    record_source(parts);
-    if !has_permit() {
-        let permit = app.budgets.requests.take(caller(), 1);
-        set_permit(
-            permit.map_err(|full| {
-                ApiError::full(full, "too_many_requests", "requests in progress")
-            })?,
+    if !request.is_admitted() {
+        let permit = app.budgets.requests.take(Some(key), 1);
+        request.hold_permit(
+            permit.map_err(|full| full.error("too_many_requests", "requests in progress"))?,
         );
-        session.accept().await?.into_iter().for_each(set_rate_status);
-        session.record_use();
+        session.accept().await?;
     }
     // A request that is rejected at a limit takes no room from those of other keys.
     record_use(parts, app, role);
@@ -149,34 +138,20 @@ async fn authenticate(parts: &Parts, app: &App, role: Role) -> ApiResult<Session
     Ok(session)
 }
 
-/// Records the kind of use of the key, for the audit log.
+/// Records the kind of use of the key of an authenticated request, for the audit log.
 pub(crate) fn record_use(parts: &Parts, app: &App, role: Role) {
-    if let (Some((tenant, key)), Some(source)) = (caller(), source(parts)) {
+    let request = RequestContext::of(&parts.extensions);
+    if let (Some((tenant, key)), Some(source)) = (request.key(), request.source) {
         let client = client_name(&parts.headers).unwrap_or_default();
         let kind = KeyUse { network: network(source.ip()), client, role };
         app.service.key_uses.add(tenant, key, kind);
     }
 }
 
-/// Keeps the address of an authenticated request, for the audit log.
-fn record_source(parts: &Parts) {
-    if let Some(source) = source(parts) {
-        set_source(source.ip().to_canonical());
-    }
-}
-
 /// The response to a wrong key, after its delay.
-async fn delayed(parts: &Parts, app: &App, error: ApiError) -> ApiError {
-    let address = source(parts).map(|source| source.ip());
-    match app.failed_authentications.delay(address).await {
-        Ok(()) => error,
-        Err(wait) => ApiError::too_many_failures(wait),
-    }
-}
-
-/// Where a request comes from; `None` if the listener does not provide it.
-fn source(parts: &Parts) -> Option<SocketAddr> {
-    parts.extensions.get().map(|ConnectInfo(source)| *source)
+async fn delayed(request: &RequestContext, app: &App, error: ApiError) -> ApiError {
+    let address = request.source.map(|source| source.ip());
+    app.failed_authentications.delay(address).await.err().unwrap_or(error)
 }
 
 /// The key of a request; `None` if it has none, or several.
@@ -192,6 +167,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 async fn operator(parts: &Parts, app: &App) -> ApiResult<Operator> {
+    let request = RequestContext::of(&parts.extensions);
     let key = app.operator_key().ok_or_else(|| {
         let message = "this node has no operator key: set operator.key_file";
         ApiError::new(ErrorKind::Forbidden, "no_operator_key", message)
@@ -199,13 +175,12 @@ async fn operator(parts: &Parts, app: &App) -> ApiResult<Operator> {
     if !bearer(&parts.headers).is_some_and(|text| key.matches(text)) {
         let message = "send the operator key: Authorization: Bearer op-hearth-…";
         let error = ApiError::new(ErrorKind::Unauthorized, "unauthorized", message);
-        return Err(delayed(parts, app, error).await);
+        return Err(delayed(request, app, error).await);
     }
     if parts.method != Method::GET {
-        check_not_once()?;
+        request.check_not_once()?;
     }
-    record_source(parts);
-    Ok(Operator { service: Arc::clone(&app.service), source: source(parts) })
+    Ok(Operator { service: Arc::clone(&app.service), request: Arc::clone(request) })
 }
 
 fn permission(role: Role) -> &'static str {

@@ -17,7 +17,7 @@ use flate2::write::GzEncoder;
 use rust_embed::RustEmbed;
 
 use crate::app::App;
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
+use crate::error::{ApiError, ApiResult, ErrorKind};
 
 const INDEX: &str = "index.html";
 /// All files, compressed at the first request. Both listeners send them.

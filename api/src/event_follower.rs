@@ -9,11 +9,11 @@ use tokio::time::Instant;
 
 use crate::app::App;
 use crate::cursors::EventId;
+use crate::error::{ApiError, ApiResult};
 use crate::limits::{
     REPLAY_PAUSE, STREAM_CHECKPOINT_INTERVAL, STREAM_READ_PAUSE, STREAM_SLOW_MAX, STREAM_WAIT,
 };
 use crate::responses::event::{StreamItem, stream_kinds};
-use crate::service::error::{ApiError, ApiResult};
 use crate::service::journal::EventView;
 
 /// What a stream follows.

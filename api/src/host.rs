@@ -13,17 +13,24 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use uuid::Uuid;
 
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
+use crate::admission::request::RequestContext;
+use crate::error::{ApiError, ApiResult, ErrorKind};
+use crate::responses::name_request;
 
 /// Rejects a request that names two hosts, with 400 `bad_host`, or another transfer coding than
 /// `chunked`, with 400 `bad_framing`: a proxy and this server may read it differently. Middleware of
 /// every listener.
 pub async fn one_host(request: Request, next: Next) -> Response {
-    let error = match host(&request).and_then(|_| check_coding(&request)) {
+    let mut error = match host(&request).and_then(|_| check_coding(&request)) {
         Ok(()) => return next.run(request).await,
         Err(error) => error.into_response(),
     };
+    // The listener of peers gives requests no id.
+    if request.extensions().get::<Arc<RequestContext>>().is_none() {
+        name_request(&mut error, &Uuid::now_v7().to_string());
+    }
     // What follows on the connection may be a part of this request.
     ([(CONNECTION, HeaderValue::from_static("close"))], error).into_response()
 }

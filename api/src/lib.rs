@@ -9,9 +9,9 @@ mod admission;
 mod app;
 mod auth;
 mod context;
-mod current;
 mod cursors;
 mod dashboard_files;
+mod error;
 mod event_follower;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;

@@ -1,30 +1,30 @@
 //! Around every request: its id, its measurement, the rest of its body, and the count of the
 //! bytes of its response until they are sent.
 
-use std::any::Any;
 use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::header::{CACHE_CONTROL, HOST, STRICT_TRANSPORT_SECURITY};
 use axum::http::uri::{Authority, PathAndQuery};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::admission::budget::KeyShare;
+use crate::admission::request::{Held, Once, RequestContext};
 use crate::app::App;
-use crate::current::{self, handle, request_id};
+use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::{DRAIN_BYTES_MAX, DRAIN_TIME};
 use crate::requests::headers::{NAMESPACE, idempotency_key};
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
+use crate::responses::name_request;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const NODE: HeaderName = HeaderName::from_static("x-hearth-node");
@@ -38,7 +38,7 @@ const RATE_LIMIT: [HeaderName; 3] = [
 const REQUEST_ID_BYTES_MAX: usize = 64;
 
 /// Gives each request an id (the caller's, if it is well-formed), and measures it.
-pub(crate) async fn around(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn around(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let id = request
         .headers()
         .get(&REQUEST_ID)
@@ -51,30 +51,35 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
         .map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
     let method = request.method().clone();
     let started = Instant::now();
-    let handling = async {
-        match idempotency(&request) {
-            Ok(Some((key, head))) => current::set_once(key, head),
-            Ok(None) => {}
-            Err(error) => return error.into_response(),
-        }
-        run(&app, request, next).await
+    let (once, rejection) = match once(&request) {
+        Ok(once) => (once, None),
+        Err(error) => (None, Some(error)),
     };
-    let (mut response, current) = handle(id, handling).await;
+    let source = request.extensions().get().map(|ConnectInfo(source)| *source);
+    let responses = Arc::clone(&app.budgets.responses);
+    let context = Arc::new(RequestContext::new(id, source, once, responses));
+    request.extensions_mut().insert(Arc::clone(&context));
+    let mut response = match rejection {
+        Some(error) => error.into_response(),
+        None => run(&app, &context, request, next).await,
+    };
+    // What is left: a stream keeps the context for longer.
+    drop(context.release());
+    name_request(&mut response, &context.id);
     let took = started.elapsed();
     app.metrics.request(method.as_str(), &route, response.status().as_u16(), took);
-    if let Some((tenant, key)) = current.caller.get() {
-        let created = current.created.load(Ordering::Relaxed);
-        app.service.recalls().count_request(*tenant, *key, took, created);
+    if let Some((tenant, key)) = context.key() {
+        app.service.recalls().count_request(tenant, key, took, context.created());
         let is_rejected = response.status() == StatusCode::TOO_MANY_REQUESTS;
-        app.tenant_requests.count(*tenant, is_rejected, took);
+        app.tenant_requests.count(tenant, is_rejected, took);
     }
     let headers = response.headers_mut();
-    if let Ok(id) = HeaderValue::from_str(&current.id) {
+    if let Ok(id) = HeaderValue::from_str(&context.id) {
         headers.insert(REQUEST_ID, id);
     }
     headers.insert(NODE, app.node.into());
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    if let Some(rate_status) = current.rate_status.get() {
+    if let Some(rate_status) = context.rate_status() {
         let reset = rate_status.wait.as_millis().div_ceil(1_000) as u64;
         let values = [rate_status.limit, rate_status.remaining, reset];
         for (name, value) in RATE_LIMIT.into_iter().zip(values) {
@@ -84,8 +89,8 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
     response
 }
 
-/// The idempotency key of a request, and a digest of its method, address and namespace.
-fn idempotency(request: &Request) -> ApiResult<Option<(String, [u8; 32])>> {
+/// The idempotency key of a request, with a digest of its method, address and namespace.
+fn once(request: &Request) -> ApiResult<Option<Once>> {
     let Some(key) = idempotency_key(request.headers())? else { return Ok(None) };
     let namespace = request.headers().get(NAMESPACE).map_or(&b""[..], HeaderValue::as_bytes);
     let address = request.uri().path_and_query().map_or("", PathAndQuery::as_str);
@@ -94,28 +99,28 @@ fn idempotency(request: &Request) -> ApiResult<Option<(String, [u8; 32])>> {
         digest.update((part.len() as u64).to_be_bytes());
         digest.update(part);
     }
-    Ok(Some((key, digest.finalize().into())))
+    Ok(Some(Once::new(key, digest.finalize().into())))
 }
 
 /// Counts the bytes of a response, and the permit of its request, until they are sent. A client
 /// may delay that for as long as it likes.
-pub(crate) async fn counted(State(app): State<App>, request: Request, next: Next) -> Response {
-    current::count_response(&app.budgets.responses);
-    let (parts, body) = next.run(request).await.into_parts();
+pub(crate) async fn counted(request: Request, next: Next) -> Response {
+    let context = Arc::clone(RequestContext::of(request.extensions()));
+    let mut response = next.run(request).await;
+    name_request(&mut response, &context.id);
     // Event streams have no size and limits of their own.
-    let Some(size) = body.size_hint().exact().filter(|size| *size > 0) else {
-        return Response::from_parts(parts, body);
+    let Some(size) = response.body().size_hint().exact().filter(|size| *size > 0) else {
+        return response;
     };
-    // A large response was counted before it was built.
-    if !current::has_response()
-        && let Err(full) = current::take_response_bytes(size as usize)
-    {
-        return ApiError::responses_full(full).into_response();
+    if let Err(error) = context.take_response_bytes(size as usize) {
+        return error.into_response();
     }
+    let (parts, body) = response.into_parts();
+    // A large body is built only now, when its bytes are counted.
     match to_bytes(body, usize::MAX).await {
         Ok(bytes) => {
-            let (share, permit) = (current::take_response(), current::take_permit());
-            let unsent = Unsent { bytes, _share: share, _permit: permit };
+            let Held { permit, response, .. } = context.release();
+            let unsent = Unsent { bytes, _permit: permit, _response: response };
             Response::from_parts(parts, Body::from(Bytes::from_owner(unsent)))
         }
         Err(_) => ApiError::internal().into_response(),
@@ -126,8 +131,8 @@ pub(crate) async fn counted(State(app): State<App>, request: Request, next: Next
 /// the memory.
 struct Unsent {
     bytes: Bytes,
-    _share: Option<KeyShare>,
     _permit: Option<KeyShare>,
+    _response: Option<KeyShare>,
 }
 
 impl AsRef<[u8]> for Unsent {
@@ -158,7 +163,9 @@ fn headers_too_large() -> ApiError {
 
 /// The response to a request with too many headers, which no handler sees.
 pub fn too_many_headers() -> Response {
-    headers_too_large().respond(Uuid::now_v7().to_string())
+    let mut response = headers_too_large().into_response();
+    name_request(&mut response, &Uuid::now_v7().to_string());
+    response
 }
 
 /// The last response of a connection of HTTP/1, as it is sent: the head of a request is too large,
@@ -170,7 +177,7 @@ pub fn unreadable_head(is_too_large: bool) -> String {
         true => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, headers_too_large()),
         false => (StatusCode::BAD_REQUEST, ApiError::new(ErrorKind::Invalid, "bad_http", message)),
     };
-    let body = serde_json::to_string(&error.body(id.clone())).unwrap_or_default();
+    let body = serde_json::to_string(&error.body(&id)).unwrap_or_default();
     format!(
         "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: application/json\r\n\
          cache-control: no-store\r\nx-request-id: {id}\r\ncontent-length: {}\r\n\r\n{body}",
@@ -180,9 +187,9 @@ pub fn unreadable_head(is_too_large: bool) -> String {
 
 /// Runs the handler, then discards the rest of the request's body. A client that is still sending
 /// might not read the response otherwise.
-async fn run(app: &App, request: Request, next: Next) -> Response {
+async fn run(app: &App, context: &RequestContext, request: Request, next: Next) -> Response {
     if request.body().is_end_stream() {
-        return next.run(request).await;
+        return handle(context, request, next).await;
     }
     let (parts, body) = request.into_parts();
     let shared = Arc::new(Mutex::new(body.into_data_stream()));
@@ -190,9 +197,10 @@ async fn run(app: &App, request: Request, next: Next) -> Response {
         let chunk = body.lock().await.next().await?;
         Some((chunk, body))
     });
-    let response = next.run(Request::from_parts(parts, Body::from_stream(body))).await;
+    let request = Request::from_parts(parts, Body::from_stream(body));
+    let response = handle(context, request, next).await;
     // Beyond the limit of such requests a client may not read its response.
-    let Ok(_share) = app.budgets.drains.take(current::caller(), 1) else { return response };
+    let Ok(_share) = app.budgets.drains.take(context.key(), 1) else { return response };
     let drain = async {
         let (mut rest, mut bytes) = (shared.lock().await, 0);
         while let Some(Ok(chunk)) = rest.next().await {
@@ -207,16 +215,19 @@ async fn run(app: &App, request: Request, next: Next) -> Response {
     response
 }
 
-/// The response to a request whose handler panicked.
-pub(crate) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("no text");
-    let tenant = current::caller().map(|(tenant, _)| tenant.0);
-    tracing::error!(tenant, request_id = request_id(), panic = text, "a handler panicked");
-    ApiError::internal().into_response()
+/// Runs the handler. A panic ends its request alone.
+async fn handle(context: &RequestContext, request: Request, next: Next) -> Response {
+    let handling = AssertUnwindSafe(next.run(request)).catch_unwind();
+    handling.await.unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("no text");
+        let tenant = context.key().map(|(tenant, _)| tenant.0);
+        tracing::error!(tenant, request_id = context.id, panic = text, "a handler panicked");
+        ApiError::internal().into_response()
+    })
 }
 
 fn is_well_formed(id: &str) -> bool {

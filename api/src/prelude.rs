@@ -10,6 +10,7 @@ pub(crate) use utoipa::ToSchema;
 
 pub(crate) use crate::app::App;
 pub(crate) use crate::auth::{Admin, AdminRead, Agent, ReaderRead};
+pub(crate) use crate::error::{ApiError, ApiResult};
 pub(crate) use crate::openapi::{BodyErrors, NotFound, ReadErrors, UnrepeatedErrors, WriteErrors};
 pub(crate) use crate::requests::fields::*;
 pub(crate) use crate::requests::headers::{
@@ -22,5 +23,4 @@ pub(crate) use crate::requests::{ValidJson, ValidQuery};
 pub(crate) use crate::responses::trigger::WithNotifications;
 pub(crate) use crate::responses::{ApiResponse, Nullable, Success, Time};
 pub(crate) use crate::service::Session;
-pub(crate) use crate::service::error::{ApiError, ApiResult};
 pub(crate) use crate::service::freshness::Freshness;

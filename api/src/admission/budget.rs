@@ -7,12 +7,14 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use storage::model::id::{KeyId, TenantId};
 
 use crate::admission::network::{LEVELS, networks};
+use crate::error::{ApiError, ErrorKind};
 
 /// An API key and its tenant.
 pub type KeyOfTenant = (TenantId, KeyId);
@@ -49,6 +51,20 @@ pub enum Full {
     Tenant,
     /// All holders together have the whole.
     Node,
+}
+
+impl Full {
+    /// The error: retry after a second. `what` is shared. Callers without a key have one part
+    /// together.
+    pub(crate) fn error(self, code: &'static str, what: &str) -> ApiError {
+        let (kind, holder) = match self {
+            Self::Holder => (ErrorKind::TooMany, "your API key"),
+            Self::Tenant => (ErrorKind::TooMany, "your tenant"),
+            Self::Node => (ErrorKind::Unavailable, "this node"),
+        };
+        let error = ApiError::new(kind, code, format!("too many {what} of {holder}"));
+        error.retry_after(Duration::from_secs(1))
+    }
 }
 
 impl<H: Copy + Eq + Hash> Budget<H> {

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::admission::budget::NetworkBudget;
 use crate::admission::network::{LEVELS, networks};
+use crate::error::{ApiError, ApiResult, ErrorKind};
 
 /// Failures of a network without a delay: of a host, and of its larger networks.
 const FREE: [u32; LEVELS] = [5, 20, 80];
@@ -82,9 +83,9 @@ impl FailedAuthentications {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Counts a failure, and waits for its delay. Returns the time after which to try again if too
-    /// many responses are delayed already.
-    pub(crate) async fn delay(&self, address: Option<IpAddr>) -> Result<(), Duration> {
+    /// Counts a failure, and waits for its delay. The error, if too many responses are delayed
+    /// already.
+    pub(crate) async fn delay(&self, address: Option<IpAddr>) -> ApiResult<()> {
         self.total.fetch_add(1, Ordering::Relaxed);
         fail::fail_point!("authentication-delay", |_| Ok(()));
         let address = address.unwrap_or(OTHERS);
@@ -92,7 +93,11 @@ impl FailedAuthentications {
         if delay.is_zero() {
             return Ok(());
         }
-        let Ok(_share) = self.delayed.take(address) else { return Err(delay) };
+        let Ok(_share) = self.delayed.take(address) else {
+            let message = "too many requests with a wrong key from your address";
+            let error = ApiError::new(ErrorKind::TooMany, "too_many_failures", message);
+            return Err(error.retry_after(delay));
+        };
         tokio::time::sleep(delay).await;
         Ok(())
     }

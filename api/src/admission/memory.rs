@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use storage::Class;
 
-use crate::service::error::{ApiError, ApiResult};
+use crate::error::{ApiError, ApiResult};
 
 /// Resident memory of the process and its limit, in bytes; zero if unknown.
 #[derive(Default)]

@@ -8,6 +8,7 @@
 //! 4. [`memory`]: a node without memory rejects new work.
 //! 5. [`fair`]: reads, texts to embed and large writes wait in turn.
 //!
+//! [`request`] is what a request carries through all of them: its id, its source, and its shares.
 //! [`network`](mod@network) says which addresses are one client. [`crate::limits`] has the numbers.
 
 pub(crate) mod budget;
@@ -16,3 +17,4 @@ pub(crate) mod fair;
 pub(crate) mod memory;
 pub(crate) mod network;
 pub(crate) mod rates;
+pub(crate) mod request;

@@ -14,6 +14,8 @@ use storage::model::id::TenantId;
 use storage::model::tenant::TENANTS_MAX;
 use tokio::time::Instant;
 
+use crate::error::{ApiError, ErrorKind};
+
 /// Time limit of a request to the leader.
 const GRANT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longest time for which requests are rejected without another call of the leader: a limit may have
@@ -29,6 +31,14 @@ pub(crate) struct RateStatus {
     pub(crate) remaining: u64,
     /// Time until another request has room; zero while some remain.
     pub(crate) wait: Duration,
+}
+
+impl RateStatus {
+    /// The error of a request beyond the limit.
+    pub(crate) fn error(self) -> ApiError {
+        let message = format!("the tenant has reached its {} requests per minute", self.limit);
+        ApiError::new(ErrorKind::TooMany, "rate_limited", message).retry_after(self.wait)
+    }
 }
 
 /// The requests of all limited tenants on this node.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use storage::Filter;
 
+use crate::error::ApiResult;
 use crate::requests::fields::Namespace;
 use crate::requests::headers::{NamespaceHeader, RequestOrigin};
 use crate::service::Session;
-use crate::service::error::ApiResult;
 
 /// A call of a tool: who calls, and what the headers of the request say.
 #[derive(Clone)]

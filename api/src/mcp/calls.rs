@@ -16,7 +16,7 @@ use url::Url;
 
 use crate::app::VERSION;
 use crate::context::{self, LoadedContext};
-use crate::current::set_created;
+use crate::error::ErrorKind;
 use crate::mcp::arguments::*;
 use crate::mcp::call::Call;
 use crate::mcp::results::*;
@@ -29,7 +29,6 @@ use crate::requests::triggers;
 use crate::requests::values::Text;
 use crate::responses::trigger::{TriggerView, notifications};
 use crate::responses::type_counts;
-use crate::service::error::ErrorKind;
 use crate::service::writes::WriteResult;
 
 /// Most triggers of a list.
@@ -48,7 +47,7 @@ pub(super) async fn remember(call: Call, new: Remember) -> ApiResult<Changed> {
     let origin = call.origin.of_tool(&call.session.caller, "sulcus_remember");
     let new = new.into_memory(&call.store_namespace(), origin)?;
     let done = call.session.create_memories(vec![new]).await?;
-    set_created(done.value.created());
+    call.session.request.set_created(done.value.created());
     first_changed(done)
 }
 

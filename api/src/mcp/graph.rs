@@ -12,14 +12,13 @@ use storage::model::knowledge_graph::{ENTITY, OBSERVATION, Part, RELATION, TAG, 
 use storage::model::memory::MemoryRecord;
 use storage::{TEXT_BYTES_MAX, TierFilter};
 
+use crate::error::ErrorKind;
 use crate::mcp::call::Call;
 use crate::mcp::graph_types::*;
 use crate::prelude::*;
 use crate::requests::memories;
 use crate::requests::values::{NonBlank, Text};
 use crate::service::bulk::{BulkTargets, fitting};
-use crate::service::error::ErrorKind;
-use crate::service::writes::check_not_once;
 
 /// Attempts to create what other writers create at the same time.
 const ATTEMPTS_MAX: usize = 5;
@@ -39,7 +38,7 @@ impl Graph {
 
     /// For a tool that writes. It finds by itself what is there.
     fn to_write(call: Call, tool: &'static str) -> ApiResult<Self> {
-        check_not_once()?;
+        call.session.request.check_not_once()?;
         Ok(Self::new(call, tool))
     }
 

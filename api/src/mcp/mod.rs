@@ -30,11 +30,10 @@ use url::Url;
 
 use crate::app::App;
 use crate::auth::{ReaderRead, record_use};
-use crate::current::{self, has_written};
+use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::{MCP_BYTES_MAX, MCP_DEADLINE};
 use crate::requests::JsonBody;
 use crate::requests::headers::{NamespaceHeader, RequestOrigin};
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use call::Call;
 use server::Server;
 pub use tools::McpProfile;
@@ -74,10 +73,11 @@ async fn serve(
     origin: RequestOrigin,
     request: Request,
 ) -> ApiResult<Response> {
+    let context = Arc::clone(&session.request);
     let (parts, body) = request.into_parts();
     let whole = Request::from_parts(parts.clone(), body);
     let JsonBody(bytes) = JsonBody::from_request(whole, &app).await?;
-    if let Some(rejection) = malformed(&bytes) {
+    if let Some(rejection) = malformed(&bytes, &context.id) {
         return Ok(rejection);
     }
     let mut request = Request::from_parts(parts.clone(), Body::from(bytes));
@@ -86,24 +86,24 @@ async fn serve(
     request.headers_mut().insert(ACCEPT, accepted);
     request.headers_mut().remove(AUTHORIZATION);
     let call = Call { session, home, origin: Arc::new(origin) };
-    let server = Server::new(call, current::present(), options.tools);
+    let server = Server::new(call, options.tools);
     let service = StreamableHttpService::new(
         move || Ok::<_, std::io::Error>(server.clone()),
         Arc::new(NeverSessionManager::default()),
         options.protocol,
     );
     let handled = tokio::time::timeout(MCP_DEADLINE, service.handle(request)).await;
-    if has_written() {
+    if context.has_written() {
         // The tool was known only now: a key that writes is used in another way than one that reads.
         record_use(&parts, &app, Role::Agent);
     }
     match handled {
         Ok(response) if response.status().is_client_error() => match is_json(response.headers()) {
-            true => Ok(named(response.map(Body::new)).await),
+            true => Ok(named(response.map(Body::new), &context.id).await),
             false => Err(rejected(response.status())),
         },
         Ok(response) => Ok(response.map(Body::new)),
-        Err(_) if has_written() => {
+        Err(_) if context.has_written() => {
             let message = "the write may or may not have happened: check before you repeat it";
             Err(ApiError::new(ErrorKind::Unknown, "outcome_unknown", message))
         }
@@ -116,7 +116,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// An error of the protocol, with the id of the request.
-async fn named(response: Response) -> Response {
+async fn named(response: Response, request_id: &str) -> Response {
     let (mut parts, body) = response.into_parts();
     let bytes = to_bytes(body, MCP_BYTES_MAX).await.unwrap_or_default();
     let mut message: Value = serde_json::from_slice(&bytes).unwrap_or_default();
@@ -126,7 +126,7 @@ async fn named(response: Response) -> Response {
         if !data.is_object() {
             *data = json!({});
         }
-        data["request_id"] = current::request_id().into();
+        data["request_id"] = request_id.into();
     }
     parts.headers.remove(CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(message.to_string()))
@@ -167,13 +167,13 @@ fn with_port(origin: &str) -> String {
 }
 
 /// The response to what is no single JSON-RPC message. Batches ended with the revision 2025-06-18.
-fn malformed(bytes: &Bytes) -> Option<Response> {
+fn malformed(bytes: &Bytes, request_id: &str) -> Option<Response> {
     let (code, message) = match serde_json::from_slice::<IgnoredAny>(bytes) {
         Err(_) => (-32_700, "the body is not valid JSON"),
         Ok(_) if bytes.trim_ascii().starts_with(b"[") => (-32_600, "batches are not supported"),
         Ok(_) => return None,
     };
-    let data = json!({ "request_id": current::request_id() });
+    let data = json!({ "request_id": request_id });
     let error = json!({"code": code, "message": message, "data": data});
     let error = json!({"jsonrpc": "2.0", "id": null, "error": error});
     let headers = [(CONTENT_TYPE, "application/json")];

@@ -6,10 +6,10 @@ use rmcp::model::{Prompt, PromptArgument, Resource, ResourceTemplate};
 use storage::model::id::MemoryId;
 
 use crate::context;
+use crate::error::{ApiError, ApiResult};
 use crate::mcp::call::Call;
 use crate::mcp::results::MemoryView;
 use crate::requests::search::ContextRequest;
-use crate::service::error::{ApiError, ApiResult};
 
 const CONTEXT: &str = "hearth://context";
 const MEMORY: &str = "hearth://memories/";

@@ -18,7 +18,6 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::json;
 
 use crate::app::VERSION;
-use crate::current::{self, Current};
 use crate::mcp::call::Call;
 use crate::mcp::resources;
 use crate::mcp::tools::{Tool as AgentTool, ToolSet};
@@ -36,13 +35,12 @@ const LISTS_TTL_MILLIS: u64 = 60_000;
 #[derive(Clone)]
 pub(super) struct Server {
     call: Call,
-    current: Option<Arc<Current>>,
     offered: Arc<ToolSet>,
 }
 
 impl Server {
-    pub(super) fn new(call: Call, current: Option<Arc<Current>>, offered: Arc<ToolSet>) -> Self {
-        Self { call, current, offered }
+    pub(super) fn new(call: Call, offered: Arc<ToolSet>) -> Self {
+        Self { call, offered }
     }
 
     /// The tools of the caller.
@@ -54,14 +52,13 @@ impl Server {
         self.offered.named(name, self.call.session.caller.role)
     }
 
-    /// Runs the work of a request. It ends with its client, it belongs to the HTTP request, and a
-    /// panic ends it alone: rmcp would wait for ever.
+    /// Runs the work of a request. It ends with its client, and a panic ends it alone: rmcp would wait
+    /// for ever.
     async fn run<T>(
         &self,
         context: &RequestContext<RoleServer>,
         work: impl Future<Output = Result<T, ErrorData>> + Send,
     ) -> Result<T, ErrorData> {
-        let work = current::within(self.current.clone(), work);
         let done = tokio::select! {
             done = AssertUnwindSafe(work).catch_unwind() => done.unwrap_or_else(|_| {
                 tracing::error!("a request of MCP panicked");
@@ -74,8 +71,8 @@ impl Server {
 
     /// The error with the id of the request, as errors outside of MCP have it.
     fn named(&self, error: ErrorData) -> ErrorData {
-        let id = self.current.as_ref().map(|current| current.id.as_str());
-        ErrorData { data: Some(json!({ "request_id": id })), ..error }
+        let data = json!({ "request_id": self.call.session.request.id });
+        ErrorData { data: Some(data), ..error }
     }
 }
 

@@ -11,7 +11,8 @@ use serde::de::DeserializeOwned;
 use storage::model::tenant::Role;
 use utoipa::ToSchema;
 
-use crate::current::take_response_bytes;
+use crate::admission::request::RequestContext;
+use crate::error::{ApiError, ApiResult};
 use crate::mcp::call::Call;
 use crate::mcp::calls;
 use crate::mcp::graph;
@@ -19,7 +20,6 @@ use crate::mcp::results::ToolResult;
 use crate::openapi::standalone;
 use crate::requests::JsonBody;
 use crate::responses::json_bytes;
-use crate::service::error::{ApiError, ApiResult};
 
 /// A tool.
 pub(super) struct Tool {
@@ -385,8 +385,12 @@ where
         Effect::Reads | Effect::Recalls => Role::Reader,
         _ => Role::Agent,
     };
-    let run = move |call, arguments| {
-        async move { result(&function(call, parsed(arguments)?).await?) }.boxed()
+    let run = move |call: Call, arguments| {
+        async move {
+            let request = Arc::clone(&call.session.request);
+            result(&request, &function(call, parsed(arguments)?).await?)
+        }
+        .boxed()
     };
     Tool { description: view, role, effect, run: Box::new(run) }
 }
@@ -401,8 +405,8 @@ const COPIES: usize = 3;
 
 /// The result as JSON and as text. Its bytes count against the responses of this node before it is
 /// built.
-fn result<R: ToolResult>(result: &R) -> ApiResult<CallToolResult> {
-    take_response_bytes(COPIES * json_bytes(result)?).map_err(ApiError::responses_full)?;
+fn result<R: ToolResult>(request: &RequestContext, result: &R) -> ApiResult<CallToolResult> {
+    request.take_response_bytes(COPIES * json_bytes(result)?)?;
     let value = serde_json::to_value(result).map_err(|_| ApiError::internal())?;
     let text = match result.text() {
         Some(text) => text.to_owned(),

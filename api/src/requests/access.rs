@@ -8,10 +8,10 @@ use storage::model::id::{KeyId, Timestamp};
 use storage::model::tenant::{Role, WEBHOOK_HOSTS_MAX};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::error::{ApiError, ApiResult};
 use crate::requests::fields::*;
 use crate::requests::memories::any_namespace;
 use crate::requests::values::{Id, Items, first_text};
-use crate::service::error::{ApiError, ApiResult};
 
 /// Name of a key that the request does not name.
 const UNNAMED: &str = "unnamed";

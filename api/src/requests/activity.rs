@@ -5,10 +5,10 @@ use serde_json::Value;
 use storage::model::journal::AgentActivity;
 use utoipa::{IntoParams, ToSchema};
 
+use crate::error::{ApiError, ApiResult};
 use crate::limits::ACTIVITY_METADATA_BYTES_MAX;
 use crate::requests::details::Exact;
 use crate::requests::fields::*;
-use crate::service::error::{ApiError, ApiResult};
 
 /// Which events.
 #[derive(Debug, Deserialize, IntoParams)]

@@ -11,9 +11,9 @@ use storage::model::vector::Vector;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
+use crate::error::{ApiError, ApiResult};
 use crate::requests::fields::*;
 use crate::requests::values::Items;
-use crate::service::error::{ApiError, ApiResult};
 
 /// Which memories to group.
 #[derive(Debug, Deserialize, IntoParams)]

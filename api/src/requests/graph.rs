@@ -5,8 +5,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use storage::command::EdgeRef;
 
+use crate::error::{ApiError, ApiResult};
 use crate::requests::fields::*;
-use crate::service::error::{ApiError, ApiResult};
 
 /// Relation of an edge that names none.
 const RELATION_DEFAULT: &str = "related_to";

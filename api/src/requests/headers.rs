@@ -16,12 +16,12 @@ use storage::model::origin::{ORIGIN_BYTES_MAX, Origin};
 use utoipa::IntoParams;
 
 use crate::app::App;
+use crate::error::{ApiError, ApiResult};
 use crate::limits::STALENESS_MAX;
 use crate::requests::fields::*;
 use crate::requests::memories::named_namespace;
 use crate::requests::parse_pairs;
 use crate::service::Session;
-use crate::service::error::{ApiError, ApiResult};
 
 /// How fresh a response must be.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]

@@ -16,6 +16,7 @@ use storage::model::trigger::{Firings, Trigger, TriggerAction, TriggerActionKind
 use storage::model::vector::{ModelId, Vector};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::IMPORT_LINES_MAX;
 use crate::requests::JsonBody;
 use crate::requests::details::{Metadata, Tags, details};
@@ -25,7 +26,6 @@ use crate::requests::numbers::Heat;
 use crate::requests::times::TimeSpan;
 use crate::requests::triggers::NewTrigger;
 use crate::requests::values::Items;
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::transfer::ImportItems;
 use crate::service::triggers::ActionSettings;
 

@@ -13,6 +13,7 @@ use utoipa::openapi::schema::{Object, Type};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
+use crate::error::{ApiError, ApiResult};
 use crate::limits::PAGE_DEFAULT;
 use crate::requests::JsonBody;
 use crate::requests::details::{self, Metadata, MetadataList, TagList, Tags, details};
@@ -21,7 +22,6 @@ use crate::requests::numbers::{Clamped, Heat};
 use crate::requests::values::{
     Id, Items, JsonObject, SOME_TEXT, TextForm, first_non_blank, non_empty, object,
 };
-use crate::service::error::{ApiError, ApiResult};
 use crate::words::Word;
 
 /// A new memory.

@@ -28,6 +28,7 @@ pub(crate) mod triggers;
 pub(crate) mod values;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::RequestExt;
 use axum::body::{Body, Bytes, HttpBody};
@@ -40,10 +41,10 @@ use serde::de::value::{self, MapDeserializer};
 use serde::de::{DeserializeOwned, Error as _, IntoDeserializer, Visitor};
 use serde::{Deserializer, forward_to_deserialize_any};
 
+use crate::admission::request::RequestContext;
 use crate::app::App;
-use crate::current;
+use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::{BODY_BYTES_MAX, BODY_TIME};
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
 
 /// Longest text of a parser that an error message repeats, in bytes.
 const MESSAGE_BYTES_MAX: usize = 240;
@@ -80,6 +81,7 @@ impl FromRequest<App> for JsonBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &App) -> ApiResult<Self> {
+        let context = Arc::clone(RequestContext::of(request.extensions()));
         let length = request.headers().get(CONTENT_LENGTH).and_then(|text| text.to_str().ok());
         let length = match length.and_then(|text| text.parse().ok()) {
             Some(length) => BODY_BYTES_MAX.min(length),
@@ -87,16 +89,16 @@ impl FromRequest<App> for JsonBody {
             // It may be as large as any.
             None => BODY_BYTES_MAX,
         };
-        let share = app.budgets.bodies.take(current::caller(), length);
-        current::set_body(share.map_err(|full| {
-            ApiError::full(full, "bodies_full", "bytes of requests in progress")
-        })?);
+        let share = app.budgets.bodies.take(context.key(), length);
+        context.hold_body(
+            share.map_err(|full| full.error("bodies_full", "bytes of requests in progress"))?,
+        );
         let arrived = tokio::time::timeout(BODY_TIME, arrived(request.into_limited_body())).await;
         let arrived = arrived.map_err(|_| {
             let message = "the request body took too long to arrive";
             ApiError::new(ErrorKind::Timeout, "body_timeout", message)
         })?;
-        arrived.inspect(|body| current::set_once_body(body)).map(Self).map_err(|error| {
+        arrived.inspect(|body| context.set_once_body(body)).map(Self).map_err(|error| {
             if error.into_inner().is::<LengthLimitError>() {
                 ApiError::new(ErrorKind::TooLarge, "too_large", "the request body is too large")
             } else {

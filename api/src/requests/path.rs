@@ -7,7 +7,7 @@ use storage::model::id::{KeyId, MemoryId, TenantId, TriggerId};
 use utoipa::IntoParams;
 
 use crate::app::App;
-use crate::service::error::{ApiError, ApiResult};
+use crate::error::{ApiError, ApiResult};
 
 /// Defines and extracts an id of a path. A text that is no id is that of nothing: 404.
 macro_rules! paths {

@@ -4,9 +4,9 @@ use serde::Deserialize;
 use storage::model::origin::Origin;
 use utoipa::ToSchema;
 
+use crate::error::{ApiError, ApiResult};
 use crate::requests::fields::*;
 use crate::requests::memories::single_namespace;
-use crate::service::error::{ApiError, ApiResult};
 
 /// Which memories to purge: those that fit all of these fields. At least one is required.
 #[derive(Debug, Deserialize, ToSchema)]

@@ -4,10 +4,10 @@ use serde::Deserialize;
 use storage::model::retention::RETENTION_RULES_MAX;
 use utoipa::ToSchema;
 
+use crate::error::{ApiError, ApiResult};
 use crate::requests::fields::*;
 use crate::requests::memories::named_namespace;
 use crate::requests::values::{Items, JsonObject};
-use crate::service::error::{ApiError, ApiResult};
 
 /// Memories that are archived or deleted after some days.
 #[derive(Debug, Deserialize, ToSchema)]

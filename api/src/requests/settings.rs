@@ -7,8 +7,8 @@ use storage::model::thermo::{SettingValue, Thermo};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::error::{ApiError, ApiResult};
 use crate::responses::settings::schema;
-use crate::service::error::{ApiError, ApiResult};
 
 /// Longest dotted name in a body of settings, in bytes.
 const NAME_BYTES_MAX: usize = 1_024;

@@ -10,13 +10,13 @@ use storage::model::trigger::{
 use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::error::{ApiError, ApiResult};
 use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 use crate::requests::fields::*;
 use crate::requests::numbers::{Heat, Strength};
 use crate::requests::values::{
     JsonObject, SecretText, Text, TextOrEmpty, first_text, non_empty, nullable, object,
 };
-use crate::service::error::{ApiError, ApiResult};
 use crate::service::triggers::ActionSettings;
 use crate::words::HistoryKind;
 

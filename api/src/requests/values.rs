@@ -16,9 +16,9 @@ use utoipa::openapi::schema::{
 };
 
 use crate::cursors::{EventId, PageCursor};
+use crate::error::{ApiError, ApiResult};
 use crate::requests::times::{TimeSpan, Zone};
 use crate::service::bulk::BulkTargets;
-use crate::service::error::{ApiError, ApiResult};
 use crate::words::Word;
 
 /// Documents a type with the schema of its values. The name of such a type is its schema as JSON,

@@ -8,10 +8,14 @@ pub(crate) mod settings;
 pub(crate) mod trigger;
 
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use axum::Json;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use http_body::{Frame, SizeHint};
 use serde::{Serialize, Serializer};
 use storage::Overview;
 use storage::model::id::Timestamp;
@@ -19,13 +23,12 @@ use storage::model::memory::MemoryType;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{KnownFormat, SchemaFormat, Type};
 
-use crate::current::{request_id, take_response_bytes};
+use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::SMALL_RESPONSE_BYTES_MAX;
 use crate::requests::fields::MemoryIdText;
 use crate::requests::fields::MemoryTypeWord;
 use crate::requests::values::Id;
 use crate::requests::values::{OneOf, object, schema};
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::freshness::Freshness;
 use crate::words::Word;
 
@@ -51,29 +54,60 @@ impl<T> Success<T> {
     }
 }
 
-impl<T: Serialize> IntoResponse for Success<T> {
+impl<T: Serialize + Send + 'static> IntoResponse for Success<T> {
     fn into_response(self) -> Response {
-        match json(&self.body) {
-            Ok(text) => {
+        match json(self.body) {
+            Ok(body) => {
                 let headers = [(header::CONTENT_TYPE, "application/json")];
-                (self.status, freshness_headers(&self.freshness), headers, text).into_response()
+                (self.status, freshness_headers(&self.freshness), headers, body).into_response()
             }
             Err(error) => error.into_response(),
         }
     }
 }
 
-/// A body as JSON. The bytes of a large one are counted before it is built: a page of control
-/// characters takes twelve times as much as its labels.
-fn json<T: Serialize>(body: &T) -> ApiResult<Vec<u8>> {
-    let start = start(body)?;
-    if start.bytes == start.text.len() {
-        return Ok(start.text);
+/// A value as JSON. The text of a large one is built when it is read, once its bytes are counted: a
+/// page of control characters takes twelve times as much as its labels.
+fn json<T: Serialize + Send + 'static>(value: T) -> ApiResult<Body> {
+    let start = start(&value)?;
+    Ok(match start.bytes == start.text.len() {
+        true => Body::from(start.text),
+        false => Body::new(LargeJson { value: Some(value), bytes: start.bytes }),
+    })
+}
+
+/// A body that knows its size before it is built.
+struct LargeJson<T> {
+    /// `None` once it is read.
+    value: Option<T>,
+    bytes: usize,
+}
+
+impl<T> Unpin for LargeJson<T> {}
+
+impl<T: Serialize> HttpBody for LargeJson<T> {
+    type Data = Bytes;
+    type Error = serde_json::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, serde_json::Error>>> {
+        let Self { value, bytes } = self.get_mut();
+        Poll::Ready(value.take().map(|value| {
+            let mut text = Vec::with_capacity(*bytes);
+            serde_json::to_writer(&mut text, &value)?;
+            Ok(Frame::data(Bytes::from(text)))
+        }))
     }
-    take_response_bytes(start.bytes).map_err(ApiError::responses_full)?;
-    let mut text = Vec::with_capacity(start.bytes);
-    serde_json::to_writer(&mut text, body).map_err(failed)?;
-    Ok(text)
+
+    fn is_end_stream(&self) -> bool {
+        self.value.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(if self.value.is_some() { self.bytes as u64 } else { 0 })
+    }
 }
 
 /// Bytes of a body as JSON.
@@ -83,13 +117,11 @@ pub(crate) fn json_bytes<T: Serialize>(body: &T) -> ApiResult<usize> {
 
 fn start<T: Serialize>(body: &T) -> ApiResult<Start> {
     let mut start = Start::default();
-    serde_json::to_writer(&mut start, body).map_err(failed)?;
+    serde_json::to_writer(&mut start, body).map_err(|error| {
+        tracing::error!(%error, "a response cannot be serialized");
+        ApiError::internal()
+    })?;
     Ok(start)
-}
-
-fn failed(error: serde_json::Error) -> ApiError {
-    tracing::error!(%error, "a response cannot be serialized");
-    ApiError::internal()
 }
 
 /// Keeps a text of [`SMALL_RESPONSE_BYTES_MAX`] at most. Counts all of its bytes.
@@ -143,38 +175,43 @@ pub(crate) struct Error {
     duplicate_of: Option<MemoryIdText>,
 }
 
+/// A response without a body. [`name_request`] adds that, with the id of the request.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        self.respond(request_id())
+        let status = StatusCode::from_u16(self.kind as u16).expect("each kind is a status");
+        let mut response = status.into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after_seconds {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.kind == ErrorKind::Unauthorized {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// Adds the body to the response of an error.
+pub(crate) fn name_request(response: &mut Response, request_id: &str) {
+    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        let (head, body) = Json(error.body(request_id)).into_response().into_parts();
+        *response.body_mut() = body;
+        response.headers_mut().extend(head.headers);
     }
 }
 
 impl ApiError {
     /// The body of the response to the request with this id.
-    pub(crate) fn body(self, request_id: String) -> Error {
+    pub(crate) fn body(self, request_id: &str) -> Error {
         Error {
             error: self.code,
             message: self.message,
-            request_id,
+            request_id: request_id.to_owned(),
             field: self.field,
             oldest: self.oldest,
             duplicate_of: self.duplicate_of.map(Id),
         }
-    }
-
-    /// The response to the request with this id.
-    pub(crate) fn respond(self, request_id: String) -> Response {
-        let (kind, retry_after_seconds) = (self.kind, self.retry_after_seconds);
-        let status = StatusCode::from_u16(kind as u16).expect("each kind is a status");
-        let mut response = (status, Json(self.body(request_id))).into_response();
-        let headers = response.headers_mut();
-        if let Some(seconds) = retry_after_seconds {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        if kind == ErrorKind::Unauthorized {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        response
     }
 }
 

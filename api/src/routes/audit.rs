@@ -6,9 +6,9 @@ use axum::Json;
 use storage::model::audit::{AuditActor, AuditEntry, Fields};
 use storage::{AuditPage, AuditRequest};
 
-use crate::auth::Operator;
 use crate::prelude::*;
 use crate::requests::audit::AuditQuery;
+use crate::service::Operator;
 
 /// A page of a chain of the audit log.
 #[derive(Serialize, ToSchema)]
@@ -77,7 +77,7 @@ pub(crate) async fn operator_audit_list(
     ValidQuery(query): ValidQuery<AuditQuery>,
 ) -> ApiResult<Json<AuditLogPage>> {
     let request: AuditRequest = query.request();
-    let page = operator.service.operator_audit(query.chain(), request).await?;
+    let page = operator.audit(query.chain(), request).await?;
     Ok(Json(page_of(&query, page)))
 }
 

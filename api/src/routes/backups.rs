@@ -9,14 +9,14 @@ use serde::Deserialize;
 use storage::command::ReleaseWebhooks;
 use storage::model::audit::AuditAction;
 
+use crate::admission::request::RequestContext;
 use crate::app::App;
-use crate::auth::Operator;
-use crate::current::request_id;
+use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::BACKUP_URL_BYTES_MAX;
 use crate::requests::ValidJson;
 use crate::requests::values::NonBlank;
 use crate::routes::cluster::{OperationView, record_act};
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
+use crate::service::Operator;
 use crate::service::node::BackupStatus;
 
 /// Where a backup goes: a folder or a URL.
@@ -41,23 +41,23 @@ async fn backup_create(
     State(app): State<App>,
     ValidJson(request): ValidJson<NewBackup>,
 ) -> ApiResult<(StatusCode, Json<BackupStatus>)> {
-    let Operator { service, source } = operator;
     let url = request.url.0;
     let started = app.backups()?.start(url.clone());
     started.map_err(|reason| ApiError::new(ErrorKind::Conflict, "rejected", reason))?;
-    let (source, request_id) = (source.map(tracing::field::display), request_id());
+    let RequestContext { source, id: request_id, .. } = &*operator.request;
+    let source = source.map(tracing::field::display);
     tracing::info!(url, source, request_id, "an operator started a backup");
     let (node, fields) = (format!("node {}", app.node), vec![("url".to_owned(), url)]);
     // Without a quorum, this copy may be all that is left: it goes on. A failure is logged.
-    let _ = record_act(&service, AuditAction::BackupCreate, node, fields).await;
+    let _ = record_act(&operator, AuditAction::BackupCreate, node, fields).await;
     Ok((StatusCode::ACCEPTED, Json(app.backups()?.status())))
 }
 
 /// Lets the deliveries of a restored cluster go out. The command itself is in the audit log.
 async fn webhooks_release(operator: Operator) -> ApiResult<Json<OperationView>> {
-    let Operator { service, source } = operator;
-    service.submit_for_operator(ReleaseWebhooks).await?;
-    let (source, request_id) = (source.map(tracing::field::display), request_id());
+    operator.submit_for_operator(ReleaseWebhooks).await?;
+    let RequestContext { source, id: request_id, .. } = &*operator.request;
+    let source = source.map(tracing::field::display);
     tracing::info!(source, request_id, "an operator released the deliveries of webhooks");
     Ok(Json(OperationView::Done { done: true }))
 }

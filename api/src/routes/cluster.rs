@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use storage::model::audit::AuditAction;
 use storage::model::id::Timestamp;
 
+use crate::admission::request::RequestContext;
 use crate::app::App;
-use crate::auth::Operator;
-use crate::current::request_id;
+use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::ADDRESS_BYTES_MAX;
 use crate::metrics_history::HistoryView;
 use crate::requests::ValidJson;
@@ -21,8 +21,7 @@ use crate::requests::path::NodePath;
 use crate::requests::values::NonBlank;
 use crate::responses::Time;
 use crate::routes::audit::operator_audit_list;
-use crate::service::Service;
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
+use crate::service::Operator;
 
 /// A node to add.
 #[derive(Debug, Deserialize)]
@@ -97,7 +96,7 @@ pub(crate) fn routes() -> Router<App> {
 
 /// The cluster as this node sees it.
 async fn local_get(operator: Operator) -> ApiResult<Json<ClusterStatus>> {
-    operator.service.local_status().map(Json)
+    operator.local_status().map(Json)
 }
 
 async fn cluster_get(operator: Operator) -> ApiResult<Json<OperationView>> {
@@ -149,17 +148,16 @@ async fn metrics_history(_: Operator, State(app): State<App>) -> Json<HistoryVie
 /// Carries out an operation, also if the caller closes the connection. Logs a change with its
 /// result.
 async fn operate(operator: Operator, operation: Operation) -> ApiResult<Json<OperationView>> {
-    let Operator { service, source } = operator;
-    let request_id = request_id();
     let task = tokio::spawn(async move {
-        let result = service.operate(operation.clone()).await;
+        let result = operator.operate(operation.clone()).await;
         if matches!(operation, Operation::Status | Operation::Clock) {
             return result;
         }
         let text = result.as_ref().map_or_else(|error| error.message.as_str(), |_| "done");
+        let RequestContext { source, id: request_id, .. } = &*operator.request;
         let source = source.map(tracing::field::display);
         tracing::info!(?operation, source, request_id, result = text, "operator request");
-        let recorded = record(&service, &operation, text).await;
+        let recorded = record(&operator, &operation, text).await;
         // The fault of the operation itself is the one that the operator needs.
         let done = result?;
         recorded.map(|()| done)
@@ -174,7 +172,7 @@ async fn operate(operator: Operator, operation: Operation) -> ApiResult<Json<Ope
 }
 
 /// Records a change of the cluster in the operator's audit log, with its result.
-async fn record(service: &Service, operation: &Operation, result: &str) -> ApiResult<()> {
+async fn record(operator: &Operator, operation: &Operation, result: &str) -> ApiResult<()> {
     let (action, target, parameter) = match operation {
         Operation::Add { node, address } => {
             (AuditAction::MemberAdd, format!("node {node}"), Some(("address", address.clone())))
@@ -187,17 +185,17 @@ async fn record(service: &Service, operation: &Operation, result: &str) -> ApiRe
     };
     let fields = [Some(("result", result.to_owned())), parameter].into_iter().flatten();
     let fields = fields.map(|(name, text)| (name.to_owned(), text)).collect();
-    record_act(service, action, target, fields).await
+    record_act(operator, action, target, fields).await
 }
 
 /// Records an act of the operator that is done.
 pub(super) async fn record_act(
-    service: &Service,
+    operator: &Operator,
     action: AuditAction,
     target: String,
     fields: Vec<(String, String)>,
 ) -> ApiResult<()> {
-    service.record_operation(action, target, fields).await.map_err(|error| {
+    operator.record_operation(action, target, fields).await.map_err(|error| {
         tracing::error!(?action, reason = error.message, "an operation is not in the audit log");
         // A repetition would do it again.
         let message = "done, but not recorded in the audit log: check it";

@@ -4,7 +4,6 @@ use storage::command;
 use storage::model::quality::FoldReason;
 use storage::{FoldGroup, TierFilter};
 
-use crate::current::set_created;
 use crate::prelude::*;
 use crate::requests::consolidation::{CandidateQuery, Fold, Unfold};
 use crate::responses::memory::{Memory, MemoryOrDeleted};
@@ -70,7 +69,7 @@ pub(crate) async fn fold(
     let sources = session.present_memories(body.ids()?).await?;
     let new = body.into_memory(&sources, origin.of(&session.caller))?;
     let done = session.create_memories(vec![new]).await?;
-    set_created(done.value.created());
+    session.request.set_created(done.value.created());
     let memory = done.value.memories.into_iter().next().ok_or_else(ApiError::internal)?;
     let body = WithNotifications::new(memory.into(), &done.notifications);
     Ok(Success { status: StatusCode::CREATED, freshness: done.freshness, body })

@@ -14,15 +14,14 @@ use storage::model::journal::Cursor;
 use storage::model::tenant::Limit;
 use tokio::sync::mpsc::{Receiver, channel};
 
-use crate::current;
 use crate::cursors::EventId;
+use crate::error::ErrorKind;
 use crate::event_follower::{Follower, FollowerOptions, parse_kinds};
 use crate::prelude::*;
 use crate::requests::activity::StreamQuery;
 use crate::requests::headers::ResumeHeader;
 use crate::responses::event::StreamItem;
 use crate::responses::freshness_headers;
-use crate::service::error::ErrorKind;
 
 /// Follow new events, as server-sent events. `Last-Event-ID` resumes after an event, on any
 /// node. 409 if the id belongs to another cluster, 410 if the events after it were trimmed.
@@ -53,9 +52,8 @@ pub(crate) async fn event_stream(
         return Err(ApiError::gone(oldest.to_string()));
     }
     let limit = session.limit(Limit::Streams).map_or(usize::MAX, |limit| limit as usize);
-    let share = app.budgets.streams.take_below(current::caller(), 1, limit);
-    let share =
-        share.map_err(|full| ApiError::full(full, "too_many_streams", "open event streams"))?;
+    let share = app.budgets.streams.take_below(Some(session.key_of_tenant()), 1, limit);
+    let share = share.map_err(|full| full.error("too_many_streams", "open event streams"))?;
     let (sender, receiver) = channel(1);
     let Caller { tenant, key, key_hash, .. } = session.caller;
     let options = FollowerOptions { tenant, key, key_hash, kinds, namespace, cluster };

@@ -7,7 +7,6 @@ use storage::model::memory::Signal;
 use storage::text::words::words;
 use storage::{ListRequest, TierFilter, TouchedMemories};
 
-use crate::current::set_created;
 use crate::prelude::*;
 use crate::requests::memories::{
     Feedback, FeedbackSignal, ListQuery, MemoryChanges, MemoryQuery, NewMemory, Supersession,
@@ -58,7 +57,7 @@ pub(crate) async fn memory_create(
     let home = session.store_namespace(home.namespace());
     let new = body.into_memory(&home, origin)?;
     let done = session.create_memories(vec![new]).await?;
-    set_created(done.value.created());
+    session.request.set_created(done.value.created());
     let memory = done.value.memories.into_iter().next().ok_or_else(ApiError::internal)?;
     let status = if memory.is_duplicate { StatusCode::OK } else { StatusCode::CREATED };
     let body = WithNotifications::new(memory.into(), &done.notifications);

@@ -3,7 +3,6 @@
 
 use storage::{Touched, TouchedMemory};
 
-use crate::current::set_created;
 use crate::prelude::*;
 use crate::requests::JsonBody;
 use crate::requests::memories::{BulkChanges, BulkDeletion, BulkIds, NewMemories};
@@ -81,7 +80,7 @@ pub(crate) async fn memory_create_batch(
     });
     let new = new.collect::<ApiResult<Vec<_>>>()?;
     let done = session.create_memories(new).await?;
-    set_created(done.value.created());
+    session.request.set_created(done.value.created());
     let item = |memory: TouchedMemory| {
         let status = match (&memory.now, memory.is_duplicate) {
             (Touched::Deleted, _) => "deleted",

@@ -45,7 +45,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
 use serde_json::Value;
-use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowHeaders, CorsLayer};
 use url::Url;
 use utoipa_axum::router::OpenApiRouter;
@@ -54,12 +53,12 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::app::App;
 use crate::dashboard_files;
+use crate::error::{ApiError, ErrorKind};
 use crate::host::{known_host, one_host};
 use crate::limits::{BODY_BYTES_MAX, FREE_FORM_BYTES_MAX};
 use crate::mcp::{self, McpProfile};
-use crate::middleware::{around, counted, panicked, strict_transport};
+use crate::middleware::{around, counted, strict_transport};
 use crate::openapi::complete;
-use crate::service::error::{ApiError, ErrorKind};
 
 /// What the public listener offers, by the configuration of the node.
 #[derive(Debug, Clone, Default)]
@@ -112,7 +111,7 @@ pub fn public(app: &App, options: PublicOptions) -> Result<Router, String> {
     let routes = routes.route("/api/v1/openapi.json", document);
     // Health is exempt: a busy node must not be restarted. So are the files of the dashboard: all
     // responses share their bytes.
-    let routes = routes.layer(from_fn_with_state(app.clone(), counted)).merge(open);
+    let routes = routes.layer(from_fn(counted)).merge(open);
     let routes = routes.merge(guarded(dashboard_files::routes(), DASHBOARD_POLICY));
     // Outside of what checks the key: a browser asks without one what it may send.
     let mut routes = finish(routes, app);
@@ -311,7 +310,6 @@ fn finish(routes: Router<App>, app: &App) -> Router {
             ApiError::new(ErrorKind::MethodNotAllowed, "method_not_allowed", message)
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn(one_host))
         .layer(from_fn_with_state(app.clone(), around))
         .with_state(app.clone())

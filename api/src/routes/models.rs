@@ -9,11 +9,11 @@ use storage::model::cluster::Model;
 use storage::model::models::FOLDER_BYTES_MAX;
 
 use crate::app::App;
-use crate::auth::Operator;
+use crate::error::ApiResult;
 use crate::requests::ValidJson;
 use crate::requests::values::NonBlank;
 use crate::responses::Time;
-use crate::service::error::ApiResult;
+use crate::service::Operator;
 
 /// The folder of the next model, the same on every node.
 #[derive(Debug, Deserialize)]
@@ -64,8 +64,7 @@ pub(crate) fn routes() -> Router<App> {
 }
 
 async fn model_get(operator: Operator) -> ApiResult<Json<ModelsView>> {
-    let service = operator.service;
-    let (cluster, models, embedded, memories) = service.models().await?;
+    let (cluster, models, embedded, memories) = operator.models().await?;
     let next = models.next.map(|next| NextView {
         folder: next.folder,
         started_at: Time(next.started_at),
@@ -83,18 +82,18 @@ async fn model_set(
     operator: Operator,
     ValidJson(request): ValidJson<NewModel>,
 ) -> ApiResult<Json<ModelsView>> {
-    operator.service.set_model(request.folder.0).await?;
+    operator.set_model(request.folder.0).await?;
     model_get(operator).await
 }
 
 /// Gives up a change.
 async fn model_cancel(operator: Operator) -> ApiResult<Json<ModelsView>> {
-    operator.service.submit_for_operator(CancelModelChange).await?;
+    operator.submit_for_operator(CancelModelChange).await?;
     model_get(operator).await
 }
 
 /// Lets the switch leave members behind that have not loaded the model.
 async fn model_force(operator: Operator) -> ApiResult<Json<ModelsView>> {
-    operator.service.submit_for_operator(ForceModelSwitch).await?;
+    operator.submit_for_operator(ForceModelSwitch).await?;
     model_get(operator).await
 }

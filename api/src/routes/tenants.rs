@@ -15,15 +15,15 @@ use storage::model::tenant::{
     Limit, OwnLimits, TENANT_NAME_BYTES_MAX, TIER_NAME_BYTES_MAX, TenantState, Tier,
 };
 
+use crate::admission::request::RequestContext;
 use crate::app::App;
-use crate::auth::Operator;
-use crate::current::request_id;
+use crate::error::{ApiError, ApiResult};
 use crate::requests::numbers::Whole;
 use crate::requests::path::TenantPath;
 use crate::requests::values::{NonBlank, OneOf};
 use crate::requests::{ValidJson, ValidQuery};
 use crate::responses::Time;
-use crate::service::error::{ApiError, ApiResult};
+use crate::service::Operator;
 use crate::service::tenants::TenantSummary;
 
 type TenantName = NonBlank<TENANT_NAME_BYTES_MAX>;
@@ -164,12 +164,12 @@ pub(crate) fn routes() -> Router<App> {
 }
 
 async fn tenant_list(operator: Operator) -> ApiResult<Json<TenantList>> {
-    let tenants = operator.service.tenants().await?;
+    let tenants = operator.tenants().await?;
     Ok(Json(TenantList { tenants: tenants.into_iter().map(TenantView::from).collect() }))
 }
 
 async fn tenant_get(operator: Operator, TenantPath(id): TenantPath) -> ApiResult<Json<TenantView>> {
-    Ok(Json(operator.service.tenant_of_operator(id).await?.into()))
+    Ok(Json(operator.tenant(id).await?.into()))
 }
 
 async fn tenant_create(
@@ -178,7 +178,7 @@ async fn tenant_create(
 ) -> ApiResult<(StatusCode, Json<CreatedTenantView>)> {
     let tier = request.tier.map(|tier| tier.0);
     let new = NewTenant { name: request.name.0, tier, limits: own_limits(request.limits) };
-    let (tenant, key) = operator.service.create_tenant(new).await?;
+    let (tenant, key) = operator.create_tenant(new).await?;
     record(&operator, "tenant created", tenant.id);
     let body = CreatedTenantView { tenant: tenant.into(), key: key.as_str().to_owned() };
     Ok((StatusCode::CREATED, Json(body)))
@@ -195,9 +195,9 @@ async fn tenant_update(
         state: request.state.map(|state| state.0),
         limits: request.limits.map(own_limits),
     };
-    operator.service.update_tenant(id, patch).await?;
+    operator.update_tenant(id, patch).await?;
     record(&operator, "tenant changed", id);
-    Ok(Json(operator.service.tenant_of_operator(id).await?.into()))
+    Ok(Json(operator.tenant(id).await?.into()))
 }
 
 /// Creates an admin key of a tenant: its own may be lost.
@@ -205,7 +205,7 @@ async fn admin_key_create(
     operator: Operator,
     TenantPath(id): TenantPath,
 ) -> ApiResult<(StatusCode, Json<AdminKeyView>)> {
-    let (key, text) = operator.service.create_admin_key(id).await?;
+    let (key, text) = operator.create_admin_key(id).await?;
     record(&operator, "admin key created", id);
     let body = AdminKeyView { id: key.to_string(), key: text.as_str().to_owned() };
     Ok((StatusCode::CREATED, Json(body)))
@@ -216,7 +216,7 @@ async fn tenant_delete(
     TenantPath(id): TenantPath,
     ValidQuery(confirmation): ValidQuery<Confirmation>,
 ) -> ApiResult<Json<DeletedTenantView>> {
-    let deleted = operator.service.delete_tenant(id, confirmation.name.0).await?;
+    let deleted = operator.delete_tenant(id, confirmation.name.0).await?;
     record(&operator, "tenant deleted", id);
     let (counts, remaining) = (deleted.counts, deleted.remaining);
     Ok(Json(DeletedTenantView {
@@ -231,7 +231,7 @@ async fn tenant_delete(
 }
 
 async fn tier_list(operator: Operator) -> ApiResult<Json<TierList>> {
-    let tiers = operator.service.tiers().await?;
+    let tiers = operator.tiers().await?;
     Ok(Json(TierList { tiers: tiers.into_iter().map(TierView::from).collect() }))
 }
 
@@ -246,21 +246,26 @@ async fn tier_put(
     }
     let limits = own_limits(request.limits).into_iter();
     let limits = limits.filter_map(|(limit, max)| Some((limit, max?))).collect();
-    let tier = operator.service.put_tier(name, Some(limits), request.default).await?;
-    tracing::info!(tier = tier.name, source = ?operator.source, "tier changed");
+    let tier = operator.put_tier(name, Some(limits), request.default).await?;
+    tracing::info!(tier = tier.name, source = ?operator.request.source, "tier changed");
     Ok(Json(tier.into()))
 }
 
 async fn tier_delete(operator: Operator, Path(name): Path<String>) -> ApiResult<Json<TierView>> {
-    let tier = operator.service.put_tier(name, None, false).await?;
-    tracing::info!(tier = tier.name, source = ?operator.source, "tier deleted");
+    let tier = operator.put_tier(name, None, false).await?;
+    tracing::info!(tier = tier.name, source = ?operator.request.source, "tier deleted");
     Ok(Json(tier.into()))
 }
 
 /// Logs what an operator has done.
 fn record(operator: &Operator, what: &str, id: TenantId) {
-    let source = operator.source.map(tracing::field::display);
-    tracing::info!(tenant = id.0, source, request_id = request_id(), "{what}");
+    let RequestContext { source, id: request_id, .. } = &*operator.request;
+    tracing::info!(
+        tenant = id.0,
+        source = source.map(tracing::field::display),
+        request_id,
+        "{what}"
+    );
 }
 
 fn own_limits(values: LimitValues) -> OwnLimits {

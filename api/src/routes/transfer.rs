@@ -10,7 +10,6 @@ use sha2::{Digest, Sha256};
 use storage::Exported;
 use tokio::sync::mpsc::{Sender, channel};
 
-use crate::current;
 use crate::limits::{BULK_ERRORS_MAX, EXPORT_CHUNK_BYTES, EXPORT_TIME_MAX};
 use crate::prelude::*;
 use crate::requests::JsonBody;
@@ -19,7 +18,6 @@ use crate::responses::export::{ExportEnd, ExportHeader, ExportLine};
 use crate::responses::freshness_headers;
 use crate::responses::trigger::TriggerView;
 use crate::service::transfer::ImportOutcome;
-use crate::service::writes::check_not_once;
 
 /// The form of the lines. A later one may have further fields.
 const FORMAT: u32 = 1;
@@ -37,8 +35,8 @@ pub(crate) async fn export_get(
     ValidQuery(query): ValidQuery<ExportQuery>,
 ) -> ApiResult<Response> {
     let namespace = home.filter(&session, query.namespace)?.namespace;
-    let share = app.budgets.exports.take(current::caller(), 1);
-    let share = share.map_err(|full| ApiError::full(full, "too_many_exports", "exports"))?;
+    let share = app.budgets.exports.take(Some(session.key_of_tenant()), 1);
+    let share = share.map_err(|full| full.error("too_many_exports", "exports"))?;
     let (sender, receiver) = channel(1);
     let mut lines = Lines {
         header: (namespace.clone(), session.model().await?.name.clone()),
@@ -179,7 +177,7 @@ pub(crate) async fn import_post(
     body: JsonBody,
 ) -> ApiResponse<ImportResult> {
     // It adds what is absent, which may be what was deleted since.
-    check_not_once()?;
+    session.request.check_not_once()?;
     let freshness = session.present_freshness();
     let (now, model) = (session.now(), session.model().await?.id);
     let context = LineContext { now, model, home: session.store_namespace(None) };

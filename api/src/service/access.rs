@@ -12,18 +12,26 @@ use storage::model::trigger::Trigger;
 use storage::{Filter, KeyReply, Rejection, View};
 
 use crate::admission::rates::RateStatus;
+use crate::admission::request::RequestContext;
+use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::random::random_bytes;
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::freshness::Freshness;
-use crate::service::writes::{WriteResult, check_not_once};
+use crate::service::writes::WriteResult;
 use crate::service::{PageOf, Service, Session};
 
 impl Service {
-    /// The caller with this key.
-    pub(crate) fn authenticate(self: &Arc<Self>, key: &str) -> ApiResult<Session> {
+    /// A request of the caller with this key.
+    pub(crate) fn authenticate(
+        self: &Arc<Self>,
+        key: &str,
+        request: &Arc<RequestContext>,
+    ) -> ApiResult<Session> {
         match self.reader.authenticate(key) {
             Some(caller) if caller.is_suspended => Err(Rejection::TenantSuspended.into()),
-            Some(caller) => Ok(Session { service: Arc::clone(self), caller }),
+            Some(caller) => {
+                let (service, request) = (Arc::clone(self), Arc::clone(request));
+                Ok(Session { service, caller, request })
+            }
             // A node without contact to its cluster cannot distinguish a wrong key from a new one.
             None => Err(match self.raft.status().quarantine {
                 Some(_) => SubmitError::Quarantined.into(),
@@ -35,15 +43,18 @@ impl Service {
 }
 
 impl Session {
-    /// Accepts a request of the tenant, if that has a limit of requests. Returns how far it is from
-    /// the limit.
-    pub(crate) async fn accept(&self) -> ApiResult<Option<RateStatus>> {
-        let Some(limit) = self.caller.requests_per_minute else { return Ok(None) };
+    /// Counts the request against the limit of its tenant, if that has one, and for the turns of
+    /// tenants.
+    pub(crate) async fn accept(&self) -> ApiResult<()> {
         let (service, tenant) = (&self.service, self.caller.tenant);
-        match service.rates.accept(&service.raft, tenant, limit).await {
-            Ok(rate_status) => Ok(Some(rate_status)),
-            Err(rate_status) => Err(ApiError::rate_limited(rate_status)),
+        if let Some(limit) = self.caller.requests_per_minute {
+            let accepted = service.rates.accept(&service.raft, tenant, limit).await;
+            let (Ok(rate_status) | Err(rate_status)) = accepted;
+            self.request.set_rate_status(rate_status);
+            accepted.map_err(RateStatus::error)?;
         }
+        service.raft.record_use(tenant);
+        Ok(())
     }
 
     /// The namespace that a read is restricted to; `None` is all of them. `named` comes from the
@@ -122,7 +133,7 @@ impl Session {
         &self,
         new: impl FnOnce(&KeyText) -> NewApiKey,
     ) -> ApiResult<(WriteResult<KeyReply>, KeyText)> {
-        check_not_once()?;
+        self.request.check_not_once()?;
         let (id, text) = KeyText::from_random(random_bytes());
         let key = new(&text);
         Ok((self.submit(CreateKey { id, key }).await?, text))
@@ -134,7 +145,7 @@ impl Session {
         id: KeyId,
         overlap_seconds: u64,
     ) -> ApiResult<(WriteResult<KeyReply>, KeyText)> {
-        check_not_once()?;
+        self.request.check_not_once()?;
         let text = KeyText::of(id, random_bytes());
         let hash = KeyText::hash(text.as_str());
         Ok((self.submit(RotateKey { id, hash, overlap_seconds }).await?, text))

@@ -5,8 +5,8 @@ use storage::model::audit::{AuditAction, AuditChain};
 use storage::model::id::TenantId;
 use storage::{AuditPage, AuditRequest};
 
-use crate::service::error::ApiResult;
-use crate::service::{Service, Session};
+use crate::error::ApiResult;
+use crate::service::{Operator, Session};
 
 impl Session {
     /// A page of a chain of the tenant.
@@ -19,9 +19,9 @@ impl Session {
     }
 }
 
-impl Service {
+impl Operator {
     /// A page of a chain of the operator.
-    pub(crate) async fn operator_audit(
+    pub(crate) async fn audit(
         &self,
         chain: AuditChain,
         request: AuditRequest,

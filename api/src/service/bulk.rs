@@ -17,11 +17,11 @@ use storage::{
 };
 use tokio::time::Instant;
 
+use crate::error::{ApiError, ApiResult};
 use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, NOTIFICATIONS_MAX};
 use crate::service::Session;
-use crate::service::error::{ApiError, ApiResult};
 use crate::service::freshness::Freshness;
-use crate::service::writes::{WriteResult, check_not_once};
+use crate::service::writes::WriteResult;
 
 /// The memories of a bulk write.
 #[derive(Debug, Clone, Default)]
@@ -99,7 +99,7 @@ impl Session {
                 return Err(ApiError::invalid("ids", message));
             }
             None => {
-                check_not_once()?;
+                self.request.check_not_once()?;
                 filter.namespace = self.read_namespace(filter.namespace, home)?;
                 self.matching(filter.clone()).await?
             }

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use storage::model::id::MemoryId;
 use storage::{GraphView, HotRequest, Neighbour, View};
 
+use crate::error::ApiResult;
 use crate::service::Session;
-use crate::service::error::ApiResult;
 
 /// Whether all edges of a memory lead to existing memories.
 pub(crate) struct EdgeCheck {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::error::{ApiError, ApiResult};
 use crate::limits::DEADLINE;
 use crate::service::Service;
-use crate::service::error::{ApiError, ApiResult};
 use crate::words::Consistency;
 
 /// How fresh a response is.

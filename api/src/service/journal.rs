@@ -15,9 +15,9 @@ use storage::model::memory::Memory;
 use storage::{EventPage, Reader, View};
 use tokio::time::Instant;
 
+use crate::error::{ApiError, ApiResult};
 use crate::limits::{HISTORY_PAGES_MAX, STREAM_EVENTS};
 use crate::service::access::may_see_trigger;
-use crate::service::error::{ApiError, ApiResult};
 use crate::service::{PageOf, Service, Session};
 use crate::words::HistoryKind;
 

@@ -11,8 +11,8 @@ use storage::{
     TouchedMemories, View,
 };
 
+use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::{ALL_MAX, ALL_PAGE, BATCH_EMBED_AHEAD};
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::writes::WriteResult;
 use crate::service::{Session, components};
 

@@ -6,7 +6,6 @@ pub(crate) mod access;
 mod audit;
 pub(crate) mod bulk;
 pub(crate) mod edges;
-pub(crate) mod error;
 pub(crate) mod freshness;
 pub(crate) mod journal;
 mod key_uses;
@@ -35,14 +34,14 @@ use crate::admission::budget::KeyOfTenant;
 use crate::admission::fair::{FairPermits, Permit};
 use crate::admission::memory::{MemoryGuard, MemoryUse};
 use crate::admission::rates::Rates;
-use crate::current::request_id;
+use crate::admission::request::RequestContext;
+use crate::error::{ApiError, ApiResult};
 use crate::limits::{
     DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, KEY_LARGE_WRITES_MAX, KEY_TURNS_MAX, LARGE_WRITE_WAIT,
     LARGE_WRITES_MAX, READ_WAIT, REPLAYS_MAX, REQUESTS_MAX, SMALL_WRITE_BYTES_MAX,
     SMALL_WRITE_MEMORIES_MAX, STREAM_READS_MAX, TENANT_TURNS_MAX, TURN_WAIT, key_reads_max,
     reads_max, tenant_reads_max,
 };
-use error::{ApiError, ApiResult};
 use key_uses::KeyUseBuffer;
 use node::{EmbedScope, Embedder, Hooks};
 use recalls::RecallBuffer;
@@ -71,11 +70,19 @@ pub(crate) struct Service {
     read_turns: FairPermits,
 }
 
-/// A caller, and the service that it uses.
+/// A request of a caller, and the service that it uses.
 #[derive(Clone)]
 pub(crate) struct Session {
     service: Arc<Service>,
     pub(crate) caller: Caller,
+    pub(crate) request: Arc<RequestContext>,
+}
+
+/// A request of the operator, who has no tenant, and the service that it uses.
+#[derive(Clone)]
+pub(crate) struct Operator {
+    pub(crate) service: Arc<Service>,
+    pub(crate) request: Arc<RequestContext>,
 }
 
 /// A page of a list, and the cursor at which the next one begins.
@@ -172,8 +179,7 @@ impl Service {
                 Err(ApiError::internal())
             }
             Err(panic) => {
-                let (tenant, request_id) = (key.0.0, request_id());
-                tracing::error!(tenant, request_id, %panic, "a read panicked");
+                tracing::error!(tenant = key.0.0, %panic, "a read panicked");
                 Err(ApiError::internal())
             }
         }
@@ -223,11 +229,6 @@ impl Session {
         permits.acquire(self.key_of_tenant()).await.ok_or_else(busy).map(Some)
     }
 
-    /// Records a request, for the turns of tenants.
-    pub(crate) fn record_use(&self) {
-        self.service.raft.record_use(self.caller.tenant);
-    }
-
     /// Waits for the turn of a write, if several tenants use this node or the leader.
     async fn write_turn(&self) -> ApiResult<Option<Permit>> {
         let raft = &self.service.raft;
@@ -265,7 +266,7 @@ impl Session {
     }
 
     /// Whose turn it is when the caller's work waits.
-    fn key_of_tenant(&self) -> KeyOfTenant {
+    pub(crate) fn key_of_tenant(&self) -> KeyOfTenant {
         (self.caller.tenant, self.caller.key)
     }
 

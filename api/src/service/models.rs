@@ -7,17 +7,17 @@ use storage::command::StartModelChange;
 use storage::model::cluster::Cluster;
 use storage::model::models::Models;
 
-use crate::service::Service;
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
+use crate::error::{ApiError, ApiResult, ErrorKind};
+use crate::service::Operator;
 
 fn rejected(why: String) -> ApiError {
     ApiError::new(ErrorKind::Conflict, "rejected", why)
 }
 
-impl Service {
+impl Operator {
     /// Begins to change the model to that in a folder, which is the same on every node.
     pub(crate) async fn set_model(&self, folder: String) -> ApiResult<()> {
-        let (embedder, path) = (Arc::clone(&self.embedder), folder.clone());
+        let (embedder, path) = (Arc::clone(&self.service.embedder), folder.clone());
         // It reads the whole files of the model.
         let read = tokio::task::spawn_blocking(move || embedder.model_in(&path)).await;
         let model = read.map_err(|_| ApiError::internal())?;
@@ -27,7 +27,7 @@ impl Service {
 
     /// The cluster, its models, how many memories have a vector of the next one, and all memories.
     pub(crate) async fn models(&self) -> ApiResult<(Arc<Cluster>, Models, u64, u64)> {
-        let reader = self.reader.clone();
+        let reader = self.service.reader.clone();
         let read = move || {
             let (cluster, models) = (reader.cluster()?, reader.models()?);
             let memories = reader.tenants().into_iter().map(|it| reader.counts(it).memories).sum();

@@ -9,6 +9,8 @@ use storage::model::id::{KeyId, TenantId, TriggerId};
 use storage::model::trigger::SealedSecret;
 use storage::model::vector::ModelId;
 
+use crate::error::ApiError;
+
 /// A unit vector for a text.
 pub type Embedding = Vec<f32>;
 
@@ -18,6 +20,12 @@ pub type Embedded = (ModelId, Embedding);
 /// The model failed; the cause is in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbedError;
+
+impl From<EmbedError> for ApiError {
+    fn from(EmbedError: EmbedError) -> Self {
+        Self::internal()
+    }
+}
 
 /// Whose texts may share a cache. What a key has embedded before returns sooner, which must tell
 /// no key of texts that it may not read.

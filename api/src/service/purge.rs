@@ -9,11 +9,10 @@ use storage::model::id::KeyId;
 use storage::model::origin::Origin;
 use storage::{Filter, TierFilter, TraceScope, Traces, View};
 
+use crate::error::ApiResult;
 use crate::service::Session;
 use crate::service::bulk::BulkTargets;
-use crate::service::error::ApiResult;
 use crate::service::freshness::Freshness;
-use crate::service::writes::check_not_once;
 
 /// What a purge found, and what it left.
 pub(crate) struct Purge {
@@ -33,7 +32,7 @@ impl Session {
         is_dry_run: bool,
     ) -> ApiResult<Purge> {
         if !is_dry_run {
-            check_not_once()?;
+            self.request.check_not_once()?;
         }
         let namespace = self.read_namespace(namespace, None)?;
         let scope = self.trace_scope(namespace, origin).await?;

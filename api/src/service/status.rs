@@ -14,11 +14,11 @@ use storage::model::tenant::Role;
 use storage::model::thermo::Reinforcement;
 use storage::{Hit, View};
 
+use crate::error::ApiResult;
 use crate::limits::{OPERATION_DEADLINE, RECALLED_SCORE_MIN, STALENESS_MAX};
-use crate::service::Service;
-use crate::service::error::ApiResult;
 use crate::service::recall_counts::{LAST_REPORT_ROOM, REPORT_ROOM};
 use crate::service::recalls::{DueReport, RecallBuffer};
+use crate::service::{Operator, Service};
 
 /// The health of a node.
 pub(crate) struct Health {
@@ -26,6 +26,22 @@ pub(crate) struct Health {
     pub(crate) ready: bool,
     /// Name of each check, and the reason if it failed.
     pub(crate) checks: Vec<(&'static str, Option<String>)>,
+}
+
+impl Operator {
+    /// The cluster as this node sees it, also without a leader.
+    pub(crate) fn local_status(&self) -> ApiResult<ClusterStatus> {
+        Ok(self.service.raft.cluster_status().ok_or(SubmitError::Quarantined)?)
+    }
+
+    /// Carries out an operation on the cluster, wherever its leader is.
+    pub(crate) async fn operate(&self, operation: Operation) -> ApiResult<OperationResult> {
+        Ok(self
+            .service
+            .raft
+            .operate(operation, tokio::time::Instant::now() + OPERATION_DEADLINE)
+            .await?)
+    }
 }
 
 impl Service {
@@ -62,16 +78,6 @@ impl Service {
 
     pub(crate) fn node_status(&self) -> Status {
         self.raft.status()
-    }
-
-    /// The cluster as this node sees it, also without a leader.
-    pub(crate) fn local_status(&self) -> ApiResult<ClusterStatus> {
-        Ok(self.raft.cluster_status().ok_or(SubmitError::Quarantined)?)
-    }
-
-    /// Carries out an operation on the cluster, wherever its leader is.
-    pub(crate) async fn operate(&self, operation: Operation) -> ApiResult<OperationResult> {
-        Ok(self.raft.operate(operation, tokio::time::Instant::now() + OPERATION_DEADLINE).await?)
     }
 
     /// What this node has not reported yet.

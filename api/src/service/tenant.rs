@@ -11,9 +11,9 @@ use storage::{
     Counts, DueRequest, Filter, Forecast, HotRequest, Overview, OwnTenantPatch, Reader, View,
 };
 
+use crate::error::{ApiError, ApiResult};
 use crate::limits::FORECAST_DAYS;
 use crate::service::Session;
-use crate::service::error::{ApiError, ApiResult};
 use crate::service::freshness::Freshness;
 
 /// Counts of a tenant as a dashboard shows them, from one read.

@@ -13,11 +13,10 @@ use storage::{
 use tokio::time::Instant;
 
 use crate::admission::budget::KeyOfTenant;
-use crate::current;
+use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::{APPLY_WAIT, DEADLINE};
 use crate::random::random_bytes;
-use crate::service::Service;
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
+use crate::service::Operator;
 
 /// Name of the first key of a tenant.
 const FIRST_KEY: &str = "admin";
@@ -49,7 +48,7 @@ impl TenantSummary {
     }
 }
 
-impl Service {
+impl Operator {
     /// All tenants in order of their ids.
     pub(crate) async fn tenants(&self) -> ApiResult<Vec<TenantSummary>> {
         self.read_for_operator(|reader| {
@@ -62,7 +61,7 @@ impl Service {
     }
 
     /// A tenant.
-    pub(crate) async fn tenant_of_operator(&self, id: TenantId) -> ApiResult<TenantSummary> {
+    pub(crate) async fn tenant(&self, id: TenantId) -> ApiResult<TenantSummary> {
         let read = move |reader: &storage::Reader| summary_of(reader, &reader.tenancy()?, id);
         let none = || ApiError::new(ErrorKind::NotFound, "not_found", "this tenant does not exist");
         self.read_for_operator(read).await?.ok_or_else(none)
@@ -82,7 +81,7 @@ impl Service {
             Limit::RequestsPerMinute | Limit::Streams => None,
             other => Some(u64::from(other == Limit::Keys)),
         };
-        let tenancy = self.reader.present_tenancy();
+        let tenancy = self.service.reader.present_tenancy();
         Ok((TenantSummary::new(id, *tenant, &tenancy, used), text))
     }
 
@@ -133,12 +132,12 @@ impl Service {
     }
 
     async fn submit_command(&self, command: Command) -> ApiResult<Reply> {
-        let command = Command { source: current::source(), ..command };
-        let outcome = self.raft.submit(command, Instant::now() + DEADLINE).await?;
+        let command = Command { source: self.request.address(), ..command };
+        let raft = &self.service.raft;
+        let outcome = raft.submit(command, Instant::now() + DEADLINE).await?;
         let accepted = outcome.accepted?;
         // The write is done, also if this node reflects it later.
-        let _: Result<(), _> =
-            self.raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT).await;
+        let _: Result<(), _> = raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT).await;
         Ok(accepted.reply)
     }
 
@@ -147,8 +146,8 @@ impl Service {
         &self,
         read: impl FnOnce(&storage::Reader) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
-        self.await_linearizable().await?;
-        self.read_always(&self.reads, OPERATOR, read).await
+        self.service.await_linearizable().await?;
+        self.service.read_always(&self.service.reads, OPERATOR, read).await
     }
 }
 

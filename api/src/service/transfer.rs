@@ -11,10 +11,10 @@ use storage::model::tenant::Role;
 use storage::model::trigger::{Firings, Trigger, TriggerAction, TriggerActionKind};
 use storage::{Exported, IMPORT_MAX, Imported, ImportedMemory, Reader, View};
 
+use crate::error::{ApiError, ApiResult};
 use crate::limits::BATCH_EMBED_AHEAD;
 use crate::service::Session;
 use crate::service::bulk::fitting;
-use crate::service::error::{ApiError, ApiResult};
 use crate::service::triggers::ActionSettings;
 
 /// Items of one kind, each with the number of its line.

@@ -15,8 +15,8 @@ use storage::{
 };
 use uuid::Uuid;
 
+use crate::error::{ApiError, ApiResult};
 use crate::service::access::{check_access, may_see_trigger};
-use crate::service::error::{ApiError, ApiResult};
 use crate::service::journal::Viewer;
 use crate::service::writes::WriteResult;
 use crate::service::{PageOf, Service, Session};

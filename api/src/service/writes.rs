@@ -7,10 +7,9 @@ use storage::model::trigger::Notification;
 use storage::{Accepted, Command, Reply, ReplyValue, TenantRule};
 use tokio::time::Instant;
 
-use crate::current::{self, set_written};
+use crate::error::{ApiError, ApiResult};
 use crate::limits::{APPLY_WAIT, DEADLINE};
 use crate::service::Session;
-use crate::service::error::{ApiError, ApiResult};
 use crate::service::freshness::Freshness;
 
 pub(crate) struct WriteResult<T> {
@@ -28,16 +27,6 @@ impl<T> WriteResult<T> {
     }
 }
 
-/// Rejects the present request if it has an idempotency key. For what no receipt can repeat: the text
-/// of an API key, which is kept nowhere, and writes that find by themselves what they change, because
-/// a repetition would find what was stored since.
-pub(crate) fn check_not_once() -> ApiResult<()> {
-    match current::is_once() {
-        true => Err(ApiError::idempotency_unsupported()),
-        false => Ok(()),
-    }
-}
-
 impl Session {
     /// Submits a command of the caller and waits until this node reflects it, at most [`APPLY_WAIT`].
     /// After that the caller gets its response all the same, with the true index for its next read.
@@ -51,21 +40,21 @@ impl Session {
 
     async fn submit_action(&self, action: TenantAction) -> ApiResult<WriteResult<Reply>> {
         self.service.memory.check_write(action.class())?;
-        let receipt = current::next_receipt().map(|receipt| {
+        let receipt = self.request.next_receipt().map(|receipt| {
             // A plain digest in the state would allow guessing a weak secret of a trigger.
             let body_hash = self.service.hooks.blind(receipt.body_hash);
             ReceiptRequest { body_hash, ..receipt }
         });
         let command = Command {
             actor: Some(self.caller.key),
-            source: current::source(),
+            source: self.request.address(),
             receipt,
             ..Command::of_tenant(self.caller.tenant, action)
         };
         let raft = &self.service.raft;
         let deadline = Instant::now() + DEADLINE;
         let turn = self.write_turn().await?;
-        set_written();
+        self.request.set_written();
         let outcome = match turn {
             None => raft.submit(command, deadline).await?,
             // A client that leaves does not end the turn: its write is still in work.

@@ -1,4 +1,4 @@
-//! Errors of the service: a kind, a stable code, and a text for people. Causes are logged where
+//! Errors: a kind, a stable code, and a text for people. Causes are logged where
 //! they occur and are no part of an error.
 
 use std::time::Duration;
@@ -7,13 +7,10 @@ use raft::{OperateError, ReadError, SubmitError};
 use storage::Rejection;
 use storage::model::id::MemoryId;
 
-use crate::admission::budget::Full;
-use crate::admission::rates::RateStatus;
-use crate::current::{has_written, set_rate_status};
-use crate::service::node::EmbedError;
-
 /// A disk is not enlarged within a second.
-const DISK_FULL_RETRY_SECONDS: u32 = 30;
+const DISK_FULL_RETRY: Duration = Duration::from_secs(30);
+/// Receipts expire.
+const RECEIPTS_FULL_RETRY: Duration = Duration::from_secs(60);
 
 /// What an error means for the caller, with its status over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,49 +80,15 @@ impl ApiError {
         Self::new(ErrorKind::Invalid, code, message)
     }
 
-    /// The operation cannot return again what it did.
-    pub(crate) fn idempotency_unsupported() -> Self {
-        let message =
-            "this request accepts no Idempotency-Key: what it selects or returns is kept nowhere";
-        Self::bad_request("idempotency_unsupported", message)
-    }
-
     /// Nothing happened: retry after a second.
     pub(crate) fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
-        let error = Self::new(ErrorKind::Unavailable, code, message);
-        Self { retry_after_seconds: Some(1), ..error }
+        Self::new(ErrorKind::Unavailable, code, message).retry_after(Duration::from_secs(1))
     }
 
-    /// The key has its part of a budget, or all keys together have the whole: retry after a
-    /// second. `what` is shared. Callers without a key have one part together.
-    pub(crate) fn full(full: Full, code: &'static str, what: &str) -> Self {
-        let (kind, holder) = match full {
-            Full::Holder => (ErrorKind::TooMany, "your API key"),
-            Full::Tenant => (ErrorKind::TooMany, "your tenant"),
-            Full::Node => (ErrorKind::Unavailable, "this node"),
-        };
-        let error = Self::new(kind, code, format!("too many {what} of {holder}"));
-        Self { retry_after_seconds: Some(1), ..error }
-    }
-
-    /// The tenant has reached its requests per minute.
-    pub(crate) fn rate_limited(rate_status: RateStatus) -> Self {
-        let message =
-            format!("the tenant has reached its {} requests per minute", rate_status.limit);
-        let error = Self::new(ErrorKind::TooMany, "rate_limited", message);
-        let seconds = rate_status.wait.as_millis().div_ceil(1_000).max(1);
-        set_rate_status(rate_status);
-        Self { retry_after_seconds: Some(u32::try_from(seconds).unwrap_or(u32::MAX)), ..error }
-    }
-
-    /// No room for the bytes of a response. A write is done all the same, so its client must not
-    /// repeat it.
-    pub(crate) fn responses_full(full: Full) -> Self {
-        if has_written() {
-            let message = "the write is done, but its response has no room: responses are not read";
-            return Self::new(ErrorKind::Unknown, "response_dropped", message);
-        }
-        Self::full(full, "responses_full", "bytes of responses that are not read yet")
+    /// The same error, after which a client should wait: whole seconds, at least one.
+    pub(crate) fn retry_after(self, wait: Duration) -> Self {
+        let seconds = wait.as_millis().div_ceil(1_000).max(1);
+        Self { retry_after_seconds: Some(u32::try_from(seconds).unwrap_or(u32::MAX)), ..self }
     }
 
     /// The requested events were trimmed; those that remain follow `oldest`.
@@ -141,14 +104,6 @@ impl ApiError {
             "unauthorized",
             "send a valid API key: Authorization: Bearer sk-…",
         )
-    }
-
-    /// Too many responses to wrong keys wait already.
-    pub(crate) fn too_many_failures(wait: Duration) -> Self {
-        let message = "too many requests with a wrong key from your address";
-        let error = Self::new(ErrorKind::TooMany, "too_many_failures", message);
-        let seconds = wait.as_millis().div_ceil(1_000);
-        Self { retry_after_seconds: Some(u32::try_from(seconds).unwrap_or(u32::MAX)), ..error }
     }
 
     pub(crate) fn internal() -> Self {
@@ -198,7 +153,7 @@ impl From<Rejection> for ApiError {
             Rejection::ModelMismatch => return Self::unavailable("model_mismatch", message),
             Rejection::ReceiptsFull => {
                 let error = Self::new(ErrorKind::TooMany, "receipts_full", message);
-                return Self { retry_after_seconds: Some(60), ..error };
+                return error.retry_after(RECEIPTS_FULL_RETRY);
             }
         };
         Self::new(kind, code, message)
@@ -213,8 +168,8 @@ impl From<SubmitError> for ApiError {
             SubmitError::Quarantined => "quarantined",
             SubmitError::MemoryFull => "memory_full",
             SubmitError::DiskFull => {
-                let error = Self::unavailable("disk_full", error.to_string());
-                return Self { retry_after_seconds: Some(DISK_FULL_RETRY_SECONDS), ..error };
+                return Self::unavailable("disk_full", error.to_string())
+                    .retry_after(DISK_FULL_RETRY);
             }
             SubmitError::Unknown => {
                 return Self::new(
@@ -236,12 +191,6 @@ impl From<ReadError> for ApiError {
             ReadError::Quarantined => "quarantined",
         };
         Self::unavailable(code, error.to_string())
-    }
-}
-
-impl From<EmbedError> for ApiError {
-    fn from(EmbedError: EmbedError) -> Self {
-        Self::internal()
     }
 }
 
