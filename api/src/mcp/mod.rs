@@ -77,10 +77,7 @@ async fn serve(
     let (parts, body) = request.into_parts();
     let whole = Request::from_parts(parts.clone(), body);
     let JsonBody(bytes) = JsonBody::from_request(whole, &app).await?;
-    if let Some(rejection) = malformed(&bytes, &context.id) {
-        return Ok(rejection);
-    }
-    let mut request = Request::from_parts(parts.clone(), Body::from(bytes));
+    let mut request = Request::from_parts(parts.clone(), Body::from(bytes.clone()));
     // One that only accepts JSON gets JSON, which is all that this endpoint sends.
     let accepted = HeaderValue::from_static("application/json, text/event-stream");
     request.headers_mut().insert(ACCEPT, accepted);
@@ -100,7 +97,9 @@ async fn serve(
     match handled {
         Ok(response) if response.status().is_client_error() => match is_json(response.headers()) {
             true => Ok(named(response.map(Body::new), &context.id).await),
-            false => Err(rejected(response.status())),
+            false => {
+                malformed(&bytes, &context.id).map_or_else(|| Err(rejected(response.status())), Ok)
+            }
         },
         Ok(response) => Ok(response.map(Body::new)),
         Err(_) if context.has_written() => {

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, LazyLock};
 
-use axum::body::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ToolAnnotations};
@@ -18,7 +17,7 @@ use crate::mcp::calls;
 use crate::mcp::graph;
 use crate::mcp::results::ToolResult;
 use crate::openapi::standalone;
-use crate::requests::JsonBody;
+use crate::requests::parse_object;
 use crate::responses::json_bytes;
 
 /// A tool.
@@ -388,16 +387,11 @@ where
     let run = move |call: Call, arguments| {
         async move {
             let request = Arc::clone(&call.session.request);
-            result(&request, &function(call, parsed(arguments)?).await?)
+            result(&request, &function(call, parse_object(arguments)?).await?)
         }
         .boxed()
     };
     Tool { description: view, role, effect, run: Box::new(run) }
-}
-
-fn parsed<A: DeserializeOwned>(arguments: JsonObject) -> ApiResult<A> {
-    let text = serde_json::to_vec(&arguments).map_err(|_| ApiError::internal())?;
-    JsonBody(Bytes::from(text)).parse()
 }
 
 /// A response has the result as JSON, and again as a text, with each quote escaped.

@@ -40,6 +40,7 @@ use http_body_util::LengthLimitError;
 use serde::de::value::{self, MapDeserializer};
 use serde::de::{DeserializeOwned, Error as _, IntoDeserializer, Visitor};
 use serde::{Deserializer, forward_to_deserialize_any};
+use serde_json::{Map, Value};
 
 use crate::admission::request::RequestContext;
 use crate::app::App;
@@ -133,17 +134,19 @@ impl JsonBody {
         let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| {
             let path = error.path().to_string();
             match error.inner().classify() {
-                serde_json::error::Category::Data => {
-                    let message = error.inner().to_string();
-                    // The position within the body is of no use to a caller.
-                    invalid(&path, message.split(" at line ").next().unwrap_or_default())
-                }
+                serde_json::error::Category::Data => invalid(&path, &error.inner().to_string()),
                 _ => bad_json(error.inner()),
             }
         })?;
         json.end().map_err(|error| bad_json(&error))?;
         Ok(parsed)
     }
+}
+
+/// Parses an object whose JSON is parsed already.
+pub(crate) fn parse_object<T: DeserializeOwned>(object: Map<String, Value>) -> ApiResult<T> {
+    serde_path_to_error::deserialize(Value::Object(object))
+        .map_err(|error| invalid(&error.path().to_string(), &error.inner().to_string()))
 }
 
 fn bad_json(error: &serde_json::Error) -> ApiError {
@@ -225,6 +228,8 @@ impl<'de> IntoDeserializer<'de> for Parameter {
 /// field. Messages of parsers are put in words of the interface.
 fn invalid(path: &str, message: &str) -> ApiError {
     let path = if path == "." { "" } else { path };
+    // The position within the body is of no use to a caller.
+    let message = message.split(" at line ").next().unwrap_or_default();
     for (start, problem) in [("missing", "is required"), ("duplicate", "must be given once")] {
         let named = message.strip_prefix(start).and_then(|rest| rest.strip_prefix(" field `"));
         if let Some(name) = named.and_then(|rest| rest.split('`').next()) {
