@@ -20,11 +20,11 @@ use crate::limits::{
     BODIES_BYTES_MAX, DRAINS_MAX, EXPORTS_MAX, REQUESTS_MAX, RESPONSES_BYTES_MAX, STREAMS_MAX,
 };
 use crate::metrics::Metrics;
-use crate::metrics_history::MetricsHistory;
+use crate::metrics::MetricsHistory;
+use crate::metrics::{RequestCounts, TenantRequests};
 use crate::service::Service;
 use crate::service::node::{Backups, Embedder, Hooks};
 use crate::service::recalls::DueReport;
-use crate::tenant_requests::{RequestCounts, TenantRequests};
 
 /// The state; cheap to clone.
 #[derive(Clone)]

@@ -14,14 +14,14 @@ use storage::model::thermo::Thermo;
 use storage::model::trigger::{STRENGTH_DEFAULT, TriggerAction};
 use storage::{BULK_MAX, CREATE_MAX};
 
-use crate::cursors::{EventId, PageCursor};
-use crate::requests::graph::{GraphQuery, NeighbourQuery, Relation};
 use crate::requests::memories::{
     BulkChanges, BulkDeletion, ListQuery, MemoryChanges, NewMemories, NewMemory,
 };
-use crate::requests::settings::Settings;
 use crate::requests::triggers::{HistoryQuery, NewTrigger, TriggerChanges};
+use crate::requests::values::{EventId, PageCursor};
 use crate::requests::{JsonBody, QueryText};
+use crate::routes::graph::{GraphQuery, NeighbourQuery, Relation};
+use crate::routes::settings::Settings;
 
 /// All targets of this crate.
 pub const TARGETS: &[Target] = &[

@@ -8,47 +8,41 @@
 mod admission;
 mod app;
 mod auth;
-mod context;
-mod cursors;
 mod dashboard_files;
 mod error;
-mod event_follower;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod host;
 mod limits;
 mod mcp;
 mod metrics;
-mod metrics_history;
 mod middleware;
 mod openapi;
 mod prelude;
-mod random;
 mod requests;
 mod responses;
 mod routes;
 mod service;
-mod tenant_requests;
 mod words;
 
+pub use admission::budget::network;
 pub use admission::budget::{
     BudgetUse, Full, KeyBudget, KeyOfTenant, KeyShare, NetworkBudget, NetworkShare,
 };
 pub use admission::memory::MemoryUse;
-pub use admission::network::network;
 pub use app::App;
 pub use auth::Connection;
 pub use host::one_host;
 pub use limits::{BODY_BYTES_MAX, REQUESTS_MAX};
 pub use mcp::McpProfile;
 pub use metrics::Metrics;
-pub use metrics_history::SAMPLE_INTERVAL;
+pub use metrics::RequestCounts;
+pub use metrics::SAMPLE_INTERVAL;
 pub use middleware::{too_many_headers, unreadable_head};
-pub use random::random_bytes;
 pub use routes::{PublicOptions, openapi, operator, public};
+pub use service::access::random_bytes;
 pub use service::node::{
     BackupProgress, BackupStatus, BackupSummary, Backups, EmbedError, EmbedScope, Embedded,
     Embedder, Embedding, Hooks,
 };
 pub use service::recalls::DueReport;
-pub use tenant_requests::RequestCounts;

@@ -13,14 +13,14 @@ pub(crate) use crate::auth::{Admin, AdminRead, Agent, ReaderRead};
 pub(crate) use crate::error::{ApiError, ApiResult};
 pub(crate) use crate::openapi::{BodyErrors, NotFound, ReadErrors, UnrepeatedErrors, WriteErrors};
 pub(crate) use crate::requests::fields::*;
+pub(crate) use crate::requests::headers::{KeyPath, MemoryPath, RulePath, TriggerPath};
 pub(crate) use crate::requests::headers::{
     NamespaceHeader, OriginHeaders, ReadHeaders, RequestOrigin, ZoneHeader,
 };
 pub(crate) use crate::requests::memories::named_namespace;
-pub(crate) use crate::requests::path::{KeyPath, MemoryPath, RulePath, TriggerPath};
+pub(crate) use crate::requests::triggers::WithNotifications;
 pub(crate) use crate::requests::values::{Id, OneOf};
 pub(crate) use crate::requests::{ValidJson, ValidQuery};
-pub(crate) use crate::responses::trigger::WithNotifications;
 pub(crate) use crate::responses::{ApiResponse, Nullable, Success, Time};
 pub(crate) use crate::service::Session;
 pub(crate) use crate::service::freshness::Freshness;

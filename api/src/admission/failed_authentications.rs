@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::admission::budget::NetworkBudget;
-use crate::admission::network::{LEVELS, networks};
+use crate::admission::budget::{LEVELS, networks};
 use crate::error::{ApiError, ApiResult, ErrorKind};
 
 /// Failures of a network without a delay: of a host, and of its larger networks.

@@ -15,6 +15,5 @@ pub(crate) mod budget;
 pub(crate) mod failed_authentications;
 pub(crate) mod fair;
 pub(crate) mod memory;
-pub(crate) mod network;
 pub(crate) mod rates;
 pub(crate) mod request;

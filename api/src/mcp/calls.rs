@@ -1,4 +1,5 @@
-//! What the tools do: each reads its arguments, calls the service, and builds its result.
+//! What the tools do: each reads its arguments, calls the service, and builds its result. A call has the
+//! caller, and what the headers of the request say.
 
 use std::sync::Arc;
 
@@ -8,27 +9,26 @@ use storage::model::score::rounded;
 use storage::model::tenant::Role;
 use storage::model::trigger::TriggerActionKind;
 use storage::{
-    EdgeReply, HotRequest, ListRequest, Rejection, SearchRequest, TierFilter, Touched,
+    EdgeReply, Filter, HotRequest, ListRequest, Rejection, SearchRequest, TierFilter, Touched,
     TouchedMemories, TriggerReply,
 };
-
 use url::Url;
 
 use crate::app::VERSION;
-use crate::context::{self, LoadedContext};
-use crate::error::ErrorKind;
+use crate::error::{ApiResult, ErrorKind};
 use crate::mcp::arguments::*;
-use crate::mcp::call::Call;
-use crate::mcp::results::*;
 use crate::prelude::*;
-use crate::requests::graph::Relation;
+use crate::requests::fields::Namespace;
+use crate::requests::headers::{NamespaceHeader, RequestOrigin};
 use crate::requests::memories::{MemoryChanges, NewMemory};
 use crate::requests::numbers::Heat;
-use crate::requests::search::ContextRequest;
 use crate::requests::triggers;
+use crate::requests::triggers::{TriggerView, notifications};
 use crate::requests::values::Text;
-use crate::responses::trigger::{TriggerView, notifications};
 use crate::responses::type_counts;
+use crate::routes::graph::Relation;
+use crate::routes::search::{ContextRequest, LoadedContext, load_within_budget};
+use crate::service::Session;
 use crate::service::writes::WriteResult;
 
 /// Most triggers of a list.
@@ -135,7 +135,7 @@ pub(super) async fn relate(call: Call, relation: Relation) -> ApiResult<Related>
 }
 
 pub(super) async fn load_context(call: Call, load: ContextRequest) -> ApiResult<LoadedContext> {
-    context::load(&call.session, &call.home, load).await
+    load_within_budget(&call.session, &call.home, load).await
 }
 
 pub(super) async fn hottest(call: Call, hottest: Hottest) -> ApiResult<Memories> {
@@ -227,4 +227,29 @@ async fn check_receiver(call: &Call, url: Option<&str>) -> ApiResult<()> {
 pub(super) async fn delete_trigger(call: Call, one: OneTrigger) -> ApiResult<TriggerDeleted> {
     call.session.submit(DeleteTrigger(one.trigger_id.0)).await?;
     Ok(TriggerDeleted { trigger_id: one.trigger_id, deleted: true })
+}
+
+/// A call of a tool: who calls, and what the headers of the request say.
+#[derive(Clone)]
+pub(super) struct Call {
+    pub(super) session: Session,
+    pub(super) home: NamespaceHeader,
+    pub(super) origin: Arc<RequestOrigin>,
+}
+
+impl Call {
+    /// The memories that a read may return.
+    pub(super) fn filter(&self, namespace: Option<Namespace>) -> ApiResult<Filter> {
+        self.home.filter(&self.session, namespace)
+    }
+
+    /// Where memories are stored that name no namespace.
+    pub(super) fn store_namespace(&self) -> String {
+        self.session.store_namespace(self.home.namespace())
+    }
+
+    /// The namespace whose memories searches boost.
+    pub(super) fn home(&self) -> Option<String> {
+        self.home.namespace().or(self.session.caller.namespace.clone())
+    }
 }

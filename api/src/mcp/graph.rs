@@ -13,7 +13,7 @@ use storage::model::memory::MemoryRecord;
 use storage::{TEXT_BYTES_MAX, TierFilter};
 
 use crate::error::ErrorKind;
-use crate::mcp::call::Call;
+use crate::mcp::calls::Call;
 use crate::mcp::graph_types::*;
 use crate::prelude::*;
 use crate::requests::memories;

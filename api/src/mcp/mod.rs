@@ -3,12 +3,9 @@
 //! request decides which tools there are, and what they see.
 
 mod arguments;
-mod call;
 mod calls;
 mod graph;
 mod graph_types;
-mod resources;
-mod results;
 mod server;
 mod tools;
 
@@ -34,7 +31,7 @@ use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::{MCP_BYTES_MAX, MCP_DEADLINE};
 use crate::requests::JsonBody;
 use crate::requests::headers::{NamespaceHeader, RequestOrigin};
-use call::Call;
+use calls::Call;
 use server::Server;
 pub use tools::McpProfile;
 use tools::ToolSet;

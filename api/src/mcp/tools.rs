@@ -12,10 +12,10 @@ use utoipa::ToSchema;
 
 use crate::admission::request::RequestContext;
 use crate::error::{ApiError, ApiResult};
-use crate::mcp::call::Call;
+use crate::mcp::arguments::ToolResult;
 use crate::mcp::calls;
+use crate::mcp::calls::Call;
 use crate::mcp::graph;
-use crate::mcp::results::ToolResult;
 use crate::openapi::standalone;
 use crate::requests::parse_object;
 use crate::responses::json_bytes;

@@ -22,7 +22,6 @@ use storage::model::trigger::{
 };
 use storage::{BULK_MAX, TierFilter};
 
-use crate::cursors::{EventId, PageCursor};
 use crate::limits::{
     ACTIVITY_BYTES_MAX, ACTIVITY_DEFAULT, CANDIDATES_DEFAULT, CONTEXT_TOKENS_DEFAULT,
     CONTEXT_TOKENS_MAX, COOLDOWN_SECONDS_MAX, EVENT_KINDS_BYTES_MAX, EXAMPLES_DEFAULT,
@@ -33,6 +32,8 @@ use crate::limits::{
 };
 use crate::requests::numbers::{Clamped, Count, Whole};
 use crate::requests::times::{TimeSpan, Zone};
+use crate::requests::values::{EventId, PageCursor};
+
 pub(crate) use crate::requests::values::AnyWord;
 use crate::requests::values::{
     Id, MemoryIds, NonBlank, OneOf, OneOfOrEmpty, SecretText, Text, TextOrEmpty, Texts,
@@ -131,7 +132,7 @@ pub(crate) type MaxFires = Whole<1, { u32::MAX as u64 }>;
 pub(crate) type Cooldown = Whole<0, COOLDOWN_SECONDS_MAX>;
 pub(crate) type Template = TextOrEmpty<TEMPLATE_BYTES_MAX>;
 pub(crate) type Tag = TextOrEmpty<TAG_BYTES_MAX>;
-pub(crate) type Url = NonBlank<URL_BYTES_MAX>;
+pub(crate) type UrlText = NonBlank<URL_BYTES_MAX>;
 pub(crate) type Secret = SecretText<SECRET_BYTES_MAX>;
 pub(crate) type HistoryWord = OneOf<HistoryKind>;
 pub(crate) type DeliveryWord = OneOf<DeliveryStatus>;

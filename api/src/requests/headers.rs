@@ -1,18 +1,19 @@
 //! Headers of requests: freshness of reads, the default namespace, the time zone, the origin of new
-//! memories, idempotency keys, and where an event stream resumes.
+//! memories, idempotency keys, and where an event stream resumes. Ids in paths.
 
 use std::collections::BTreeMap;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Path};
 use axum::http::HeaderMap;
 use axum::http::header::USER_AGENT;
 use axum::http::request::Parts;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use storage::Filter;
 use storage::model::access::Caller;
+use storage::model::id::{KeyId, MemoryId, TenantId, TriggerId};
 use storage::model::origin::{ORIGIN_BYTES_MAX, Origin};
+use storage::{Filter, Rejection};
 use utoipa::IntoParams;
 
 use crate::app::App;
@@ -189,4 +190,39 @@ fn parse<T: DeserializeOwned + Default>(headers: &HeaderMap, names: &[&str]) -> 
         pairs.remove("Last-Event-ID");
     }
     parse_pairs(pairs)
+}
+
+/// Defines and extracts an id of a path. A text that is no id is that of nothing: 404.
+macro_rules! paths {
+    ($($(#[$doc:meta])* $type:ident($(#[$schema:meta])? $id:ty): $what:literal;)+) => {
+        $($(#[$doc])*
+        #[derive(IntoParams)]
+        #[into_params(names("id"), parameter_in = Path)]
+        pub(crate) struct $type($(#[$schema])? pub(crate) $id);
+
+        impl FromRequestParts<App> for $type {
+            type Rejection = ApiError;
+
+            async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
+                let text = Path::<String>::from_request_parts(parts, app).await.ok();
+                let id = text.and_then(|Path(text)| text.parse().ok()).map(Self);
+                id.ok_or_else(|| Rejection::NoSuch($what.to_owned()).into())
+            }
+        })+
+    };
+}
+
+paths! {
+    /// Id of a memory.
+    MemoryPath(#[param(value_type = uuid::Uuid)] MemoryId): "memory";
+    /// Id of a trigger.
+    TriggerPath(#[param(value_type = uuid::Uuid)] TriggerId): "trigger";
+    /// Id of a key.
+    KeyPath(#[param(value_type = String, pattern = "^[0-9a-f]{16}$")] KeyId): "key";
+    /// Number of an access rule.
+    RulePath(#[param(value_type = String, pattern = "^[0-9]{1,18}$")] u64): "rule";
+    /// Id of a tenant.
+    TenantPath(#[param(value_type = u32)] TenantId): "tenant";
+    /// Id of a node of the cluster.
+    NodePath(u64): "node";
 }

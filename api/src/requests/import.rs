@@ -54,15 +54,14 @@ pub(crate) enum ImportLine {
     /// The header and the end of an export are checked by who reads the whole of it.
     HearthExport(IgnoredAny),
     End(IgnoredAny),
-    Memory(Box<MemoryLine>),
+    Memory(Box<ImportedMemoryLine>),
     Edge(EdgeLine),
     Trigger(Box<RawValue>),
 }
 
 /// A memory. Only id and text are required.
 #[derive(Debug, Deserialize, ToSchema)]
-#[schema(as = ImportedMemoryLine)]
-pub(crate) struct MemoryLine {
+pub(crate) struct ImportedMemoryLine {
     pub(crate) id: MemoryIdText,
     label: FullLabel,
     memory_type: Option<MemoryTypeWord>,
@@ -240,7 +239,7 @@ fn instant(time: Option<TimeText>) -> Option<Timestamp> {
     time.and_then(|time| TimeSpan::start(time.0))
 }
 
-impl MemoryLine {
+impl ImportedMemoryLine {
     /// The memory, with the vector of the line if it is of `model`, else without one. Times that are
     /// absent are `now`, and an absent namespace is `home`.
     pub(crate) fn into_memory(

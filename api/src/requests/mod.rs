@@ -6,23 +6,12 @@
 //! ignored, `null` is an absent field, an absent body is an empty object, an empty query
 //! parameter is an absent one. Aliases are fields of their own.
 
-pub(crate) mod access;
-pub(crate) mod activity;
-pub(crate) mod audit;
-pub(crate) mod consolidation;
 pub(crate) mod details;
 pub(crate) mod fields;
-pub(crate) mod graph;
 pub(crate) mod headers;
 pub(crate) mod import;
 pub(crate) mod memories;
 pub(crate) mod numbers;
-pub(crate) mod path;
-pub(crate) mod published;
-pub(crate) mod purge;
-pub(crate) mod retention;
-pub(crate) mod search;
-pub(crate) mod settings;
 pub(crate) mod times;
 pub(crate) mod triggers;
 pub(crate) mod values;

@@ -1,11 +1,7 @@
 //! Responses as types, the responder that puts freshness and status around them, and errors: the
 //! status of each kind, and the body that all of them share.
 
-pub(crate) mod event;
-pub(crate) mod export;
 pub(crate) mod memory;
-pub(crate) mod settings;
-pub(crate) mod trigger;
 
 use std::io;
 use std::pin::Pin;

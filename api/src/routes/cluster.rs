@@ -1,5 +1,5 @@
-//! The cluster, for its operator: status, members, leadership, verification. On the operator's
-//! listener only. Every route requires the operator key.
+//! The cluster, for its operator: status, members, leadership, verification, backups, and the change of the
+//! embedding model. On the operator's listener only. Every route requires the operator key.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -7,21 +7,25 @@ use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use raft::{ClockStatus, ClusterStatus, Operation, OperationResult};
 use serde::{Deserialize, Serialize};
+use storage::command::{CancelModelChange, ForceModelSwitch, ReleaseWebhooks};
 use storage::model::audit::AuditAction;
+use storage::model::cluster::Model;
 use storage::model::id::Timestamp;
+use storage::model::models::FOLDER_BYTES_MAX;
 
 use crate::admission::request::RequestContext;
 use crate::app::App;
 use crate::error::{ApiError, ApiResult, ErrorKind};
-use crate::limits::ADDRESS_BYTES_MAX;
-use crate::metrics_history::HistoryView;
+use crate::limits::{ADDRESS_BYTES_MAX, BACKUP_URL_BYTES_MAX};
+use crate::metrics::HistoryView;
 use crate::requests::ValidJson;
+use crate::requests::headers::NodePath;
 use crate::requests::numbers::Whole;
-use crate::requests::path::NodePath;
 use crate::requests::values::NonBlank;
 use crate::responses::Time;
 use crate::routes::audit::operator_audit_list;
 use crate::service::Operator;
+use crate::service::node::BackupStatus;
 
 /// A node to add.
 #[derive(Debug, Deserialize)]
@@ -92,6 +96,10 @@ pub(crate) fn routes() -> Router<App> {
         .route("/cluster/verify", post(cluster_verify))
         .route("/cluster/clock", get(clock_get).post(clock_set))
         .route("/cluster/metrics", get(metrics_history))
+        .route("/cluster/backups", get(backup_status).post(backup_create))
+        .route("/cluster/webhooks/release", post(webhooks_release))
+        .route("/cluster/model", get(model_get).post(model_set).delete(model_cancel))
+        .route("/cluster/model/switch", post(model_force))
 }
 
 /// The cluster as this node sees it.
@@ -241,4 +249,118 @@ fn clock_view(clock: ClockStatus) -> OperationView {
         median_offset_ms: clock.median.map(offset_ms),
         nodes: clock.wall_clocks.into_iter().map(view).collect(),
     }
+}
+
+/// Where a backup goes: a folder or a URL.
+#[derive(Debug, Deserialize)]
+struct NewBackup {
+    url: NonBlank<BACKUP_URL_BYTES_MAX>,
+}
+
+async fn backup_status(_: Operator, State(app): State<App>) -> ApiResult<Json<BackupStatus>> {
+    Ok(Json(app.backups()?.status()))
+}
+
+/// Starts a backup: `{"url": "s3://bucket/path"}`.
+async fn backup_create(
+    operator: Operator,
+    State(app): State<App>,
+    ValidJson(request): ValidJson<NewBackup>,
+) -> ApiResult<(StatusCode, Json<BackupStatus>)> {
+    let url = request.url.0;
+    let started = app.backups()?.start(url.clone());
+    started.map_err(|reason| ApiError::new(ErrorKind::Conflict, "rejected", reason))?;
+    let RequestContext { source, id: request_id, .. } = &*operator.request;
+    let source = source.map(tracing::field::display);
+    tracing::info!(url, source, request_id, "an operator started a backup");
+    let (node, fields) = (format!("node {}", app.node), vec![("url".to_owned(), url)]);
+    // Without a quorum, this copy may be all that is left: it goes on. A failure is logged.
+    let _ = record_act(&operator, AuditAction::BackupCreate, node, fields).await;
+    Ok((StatusCode::ACCEPTED, Json(app.backups()?.status())))
+}
+
+/// Lets the deliveries of a restored cluster go out. The command itself is in the audit log.
+async fn webhooks_release(operator: Operator) -> ApiResult<Json<OperationView>> {
+    operator.submit_for_operator(ReleaseWebhooks).await?;
+    let RequestContext { source, id: request_id, .. } = &*operator.request;
+    let source = source.map(tracing::field::display);
+    tracing::info!(source, request_id, "an operator released the deliveries of webhooks");
+    Ok(Json(OperationView::Done { done: true }))
+}
+
+/// The folder of the next model, the same on every node.
+#[derive(Debug, Deserialize)]
+struct NewModel {
+    folder: NonBlank<FOLDER_BYTES_MAX>,
+}
+
+/// A model.
+#[derive(Serialize)]
+struct ModelView {
+    name: String,
+    id: String,
+    dimension: u32,
+}
+
+/// The model in use, and a change that is under way.
+#[derive(Serialize)]
+struct ModelsView {
+    model: ModelView,
+    next: Option<NextView>,
+}
+
+#[derive(Serialize)]
+struct NextView {
+    #[serde(flatten)]
+    model: ModelView,
+    folder: String,
+    started_at: Time,
+    /// Nodes that have loaded it.
+    ready: Vec<u64>,
+    is_switching: bool,
+    /// Memories that have a vector of it, and all memories.
+    embedded: u64,
+    memories: u64,
+}
+
+impl From<Model> for ModelView {
+    fn from(model: Model) -> Self {
+        let Model { id, name, dimension } = model;
+        Self { name, id: hex::encode(id.0), dimension }
+    }
+}
+
+async fn model_get(operator: Operator) -> ApiResult<Json<ModelsView>> {
+    let (cluster, models, embedded, memories) = operator.models().await?;
+    let next = models.next.map(|next| NextView {
+        folder: next.folder,
+        started_at: Time(next.started_at),
+        ready: next.ready,
+        is_switching: next.is_switching,
+        embedded,
+        memories,
+        model: next.model.into(),
+    });
+    Ok(Json(ModelsView { model: cluster.model.clone().into(), next }))
+}
+
+/// Begins to change the model: `{"folder": "/models/next"}`.
+async fn model_set(
+    operator: Operator,
+    ValidJson(request): ValidJson<NewModel>,
+) -> ApiResult<Json<ModelsView>> {
+    operator.set_model(request.folder.0).await?;
+    model_get(operator).await
+}
+
+/// Gives up a change.
+async fn model_cancel(operator: Operator) -> ApiResult<Json<ModelsView>> {
+    operator.submit_for_operator(CancelModelChange).await?;
+    model_get(operator).await
+}
+
+/// Lets the switch leave members behind that have not loaded the model.
+async fn model_force(operator: Operator) -> ApiResult<Json<ModelsView>> {
+    operator.submit_for_operator(ForceModelSwitch).await?;
+    model_get(operator).await
 }

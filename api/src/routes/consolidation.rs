@@ -1,12 +1,140 @@
 //! Consolidation: memories that can be folded into one, folding them, and undoing it.
 
-use storage::command;
+use serde::Deserialize;
+use storage::model::details::{Details, TAGS_MAX};
+use storage::model::duplicate::OnDuplicate;
+use storage::model::edge::SUPERSEDED_MAX;
+use storage::model::id::MemoryId;
+use storage::model::memory::{KEY_POINTS_MAX, MemoryRecord};
+use storage::model::origin::Origin;
 use storage::model::quality::FoldReason;
-use storage::{FoldGroup, TierFilter};
+use storage::model::vector::Vector;
+use storage::{FoldGroup, TierFilter, command};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
+use crate::error::{ApiError, ApiResult};
 use crate::prelude::*;
-use crate::requests::consolidation::{CandidateQuery, Fold, Unfold};
+use crate::requests::values::Items;
 use crate::responses::memory::{Memory, MemoryOrDeleted};
+
+/// Which memories to group.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct CandidateQuery {
+    /// Most groups.
+    #[serde(default)]
+    pub(crate) limit: CandidatesLimit,
+    /// `*` is all.
+    pub(crate) namespace: Option<Namespace>,
+    pub(crate) memory_type: Option<MemoryTypeWord>,
+    /// Continues after this memory: the `next` of a response.
+    pub(crate) after: Option<MemoryIdText>,
+}
+
+// The derive below needs a literal.
+const _: () = assert!(SUPERSEDED_MAX == 16);
+
+/// Memories to fold into one.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct Fold {
+    /// Different memories of one namespace.
+    #[schema(value_type = Vec<uuid::Uuid>, min_items = 2, max_items = 16)]
+    #[serde(alias = "node_ids")]
+    ids: Items<MemoryIdText, 2, SUPERSEDED_MAX>,
+    /// The text that says what they said.
+    label: FullLabel,
+    /// That of the first memory by default.
+    memory_type: Option<MemoryTypeWord>,
+    /// At most 256 bytes each. Those of all by default.
+    key_points: Option<KeyPoints>,
+}
+
+impl Fold {
+    pub(crate) fn ids(&self) -> ApiResult<Vec<MemoryId>> {
+        let ids: Vec<_> = self.ids.0.iter().map(|id| id.0).collect();
+        let is_repeated = |(at, id): (usize, &MemoryId)| ids[..at].contains(id);
+        if ids.iter().enumerate().any(is_repeated) {
+            return Err(ApiError::invalid("ids", "must differ from each other"));
+        }
+        Ok(ids)
+    }
+
+    /// The new memory, without its vector. What the request does not say is as in the sources, the
+    /// first one first.
+    pub(crate) fn into_memory(
+        self,
+        sources: &[MemoryRecord],
+        origin: Origin,
+    ) -> ApiResult<storage::NewMemory> {
+        let folds = self.ids()?;
+        let first = &sources.first().ok_or_else(ApiError::internal)?.memory;
+        let is_pinned = sources.iter().any(|source| source.memory.is_pinned);
+        Ok(storage::NewMemory {
+            id: MemoryId(Uuid::now_v7().into_bytes()),
+            label: self.label.0,
+            memory_type: self.memory_type.map_or(first.memory_type, |it| it.0),
+            namespace: first.namespace.clone(),
+            decay_class: first.decay_class,
+            is_pinned,
+            min_heat: sources.iter().map(|source| source.memory.min_heat).fold(0.0, f32::max),
+            // It becomes as hot as the hottest source.
+            initial_heat: 0.0,
+            key_points: self.key_points.map_or_else(|| key_points(sources), |it| it.0),
+            vector: Vector::default(),
+            suggestions: Vec::new(),
+            supersedes: None,
+            on_duplicate: Some(OnDuplicate::Allow),
+            origin,
+            folds,
+            details: details(sources),
+        })
+    }
+}
+
+/// The key points of memories, each once.
+fn key_points(sources: &[MemoryRecord]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for key_point in sources.iter().flat_map(|source| &source.memory.key_points) {
+        if all.len() < KEY_POINTS_MAX && !all.contains(key_point) {
+            all.push(key_point.clone());
+        }
+    }
+    all
+}
+
+/// The tags of all memories, and the metadata of the first that has some.
+fn details(sources: &[MemoryRecord]) -> Option<Box<Details>> {
+    let mut all = Details::default();
+    for details in sources.iter().filter_map(|source| source.memory.details.as_deref()) {
+        for tag in &details.tags {
+            if all.tags.len() < TAGS_MAX && !all.tags.contains(tag) {
+                all.tags.push(tag.clone());
+            }
+        }
+        if all.metadata.is_empty() {
+            all.metadata.clone_from(&details.metadata);
+        }
+    }
+    all.some()
+}
+
+/// A memory that was folded from others.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct Unfold {
+    pub(crate) id: MemoryIdText,
+}
+
+/// From where on memories are examined.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct HygieneQuery {
+    /// Most examples of each defect. With 1000, all ids of most responses.
+    #[serde(default)]
+    pub(crate) limit: ExamplesLimit,
+    /// Continues after this memory: the `next` of a response.
+    pub(crate) after: Option<MemoryIdText>,
+}
 
 /// Groups of memories that can be folded.
 #[derive(Serialize, ToSchema)]

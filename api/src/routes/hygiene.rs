@@ -4,7 +4,7 @@ use storage::DefectCount;
 use storage::model::quality::Defect;
 
 use crate::prelude::*;
-use crate::requests::consolidation::HygieneQuery;
+use crate::routes::consolidation::HygieneQuery;
 
 /// Defects among the examined memories.
 #[derive(Serialize, ToSchema)]

@@ -1,34 +1,27 @@
 //! The routes. A handler consists of extractors, one or two calls of the service, and a
 //! response type.
 
-mod activity;
+pub(crate) mod activity;
 mod analytics;
 mod audit;
-mod backups;
 mod cluster;
 mod consolidation;
 mod dashboard;
-mod deliveries;
 mod events;
-mod graph;
+pub(crate) mod graph;
 mod health;
 mod hygiene;
 mod keys;
 mod memories;
-mod memory_bulk;
-mod memory_status;
-mod models;
-mod namespaces;
 mod org;
 mod published;
 mod purge;
 mod retention;
-mod search;
-mod settings;
+pub(crate) mod search;
+pub(crate) mod settings;
 mod tenants;
 mod transfer;
-mod trigger_history;
-mod triggers;
+pub(crate) mod triggers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,9 +74,9 @@ pub fn public(app: &App, options: PublicOptions) -> Result<Router, String> {
     let aliases = Router::new()
         .route("/api/v1/agent/fold", post(consolidation::fold))
         .route("/api/v1/agent/consolidation-candidates", get(consolidation::candidates))
-        .route("/api/v1/agent/stats", get(memory_status::memory_status))
+        .route("/api/v1/agent/stats", get(dashboard::memory_status))
         .route("/api/v1/agent/recall-analytics", get(analytics::analytics_recall_get))
-        .route("/api/v1/agent/nodes/bulk-delete", post(memory_bulk::memory_delete_bulk))
+        .route("/api/v1/agent/nodes/bulk-delete", post(memories::memory_delete_bulk))
         .route("/api/v1/agent/memory", post(memories::memory_create).get(memories::memory_list))
         .route(
             "/api/v1/agent/memory/{id}",
@@ -174,10 +167,10 @@ fn agents() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(memories::memory_create, memories::memory_list))
         .routes(routes!(memories::memory_get, memories::memory_update, memories::memory_delete))
-        .routes(routes!(memory_bulk::memory_create_batch))
-        .routes(routes!(memory_bulk::memory_update_bulk))
-        .routes(routes!(memory_bulk::memory_delete_bulk))
-        .routes(routes!(memory_bulk::memory_restore))
+        .routes(routes!(memories::memory_create_batch))
+        .routes(routes!(memories::memory_update_bulk))
+        .routes(routes!(memories::memory_delete_bulk))
+        .routes(routes!(memories::memory_restore))
         .routes(routes!(memories::archive_list))
         .routes(routes!(memories::memory_feedback))
         .routes(routes!(memories::memory_supersede))
@@ -209,23 +202,23 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(purge::purge))
         .routes(routes!(audit::audit_list))
         .routes(routes!(triggers::trigger_list, triggers::trigger_create))
-        .routes(routes!(trigger_history::trigger_history))
+        .routes(routes!(triggers::trigger_history))
         .routes(routes!(triggers::trigger_evaluate))
-        .routes(routes!(deliveries::delivery_list))
-        .routes(routes!(deliveries::delivery_replay))
+        .routes(routes!(triggers::delivery_list))
+        .routes(routes!(triggers::delivery_replay))
         .routes(routes!(events::event_stream))
         .routes(routes!(triggers::trigger_get, triggers::trigger_update, triggers::trigger_delete))
         .routes(routes!(keys::key_list, keys::key_create))
         .routes(routes!(keys::key_delete))
         .routes(routes!(keys::key_rotate))
-        .routes(routes!(namespaces::rule_list, namespaces::rule_create))
-        .routes(routes!(namespaces::rule_delete))
-        .routes(routes!(namespaces::namespace_default))
+        .routes(routes!(org::rule_list, org::rule_create))
+        .routes(routes!(org::rule_delete))
+        .routes(routes!(org::namespace_default))
         .routes(routes!(org::auth_verify))
         .routes(routes!(org::org_get, org::org_update))
-        .routes(routes!(memory_status::memory_status))
-        .routes(routes!(memory_status::storage_get))
-        .routes(routes!(memory_status::metrics_json))
+        .routes(routes!(dashboard::memory_status))
+        .routes(routes!(dashboard::storage_get))
+        .routes(routes!(dashboard::metrics_json))
         .routes(routes!(retention::retention_get, retention::retention_put))
         .routes(routes!(retention::retention_preview))
         .merge(free_form())
@@ -247,7 +240,7 @@ fn free_form() -> OpenApiRouter<App> {
 pub fn operator(app: &App, registry: Registry, hosts: Vec<String>) -> Router {
     let metrics = async move || metrics_get(&registry);
     let (open, _) = health::routes().split_for_parts();
-    let routes = open.merge(backups::routes()).merge(cluster::routes()).merge(models::routes());
+    let routes = open.merge(cluster::routes());
     let routes = routes.merge(tenants::routes());
     let routes = routes.merge(guarded(dashboard_files::routes(), DASHBOARD_POLICY));
     let routes = routes.route("/metrics", get(metrics));

@@ -18,8 +18,8 @@ use storage::model::tenant::{
 use crate::admission::request::RequestContext;
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
+use crate::requests::headers::TenantPath;
 use crate::requests::numbers::Whole;
-use crate::requests::path::TenantPath;
 use crate::requests::values::{NonBlank, OneOf};
 use crate::requests::{ValidJson, ValidQuery};
 use crate::responses::Time;

@@ -1,15 +1,23 @@
-//! Triggers: rules that fire on memory events.
+//! Triggers: rules that fire on memory events, the history of their firings, and deliveries of webhooks.
+//! Delivered ones are in the history.
 
 use axum::http::HeaderMap;
-
 use storage::TriggerReply;
 use storage::command::DeleteTrigger;
+use storage::model::delivery::{Delivery, DeliveryId, DeliveryStage};
+use storage::model::journal::{Cursor, Event, EventKind, FiringResult};
+use storage::model::trigger::TriggerActionKind;
 
 use crate::prelude::*;
-use crate::requests::triggers::{Evaluate, NewTrigger, TriggerChanges, TriggerQuery};
+use crate::requests::triggers::TriggerView;
+use crate::requests::triggers::{
+    DeliveryQuery, Evaluate, HistoryQuery, NewTrigger, Replay, TriggerChanges, TriggerQuery,
+};
+use crate::requests::values::PageCursor;
 use crate::responses::freshness_headers;
 use crate::responses::memory::Deleted;
-use crate::responses::trigger::TriggerView;
+use crate::routes::activity::{next_text, non_empty, result_text};
+use crate::words::DeliveryStatus;
 
 /// A page of triggers.
 #[derive(Serialize, ToSchema)]
@@ -148,4 +156,191 @@ pub(crate) async fn trigger_evaluate(
     });
     let items = items.collect();
     Ok(Success::ok(freshness, Evaluation { event: OneOf(event), node_id: Id(id), items }))
+}
+
+/// A page of the trigger history.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct History {
+    items: Vec<HistoryItem>,
+    /// Cursor of the next page; null on the last.
+    next_cursor: Nullable<String>,
+}
+
+/// A firing, or an attempt to deliver its webhook.
+#[derive(Serialize, ToSchema)]
+struct HistoryItem {
+    id: String,
+    /// `firing` or `attempt`.
+    kind: &'static str,
+    trigger_id: TriggerIdText,
+    /// Its name when it fired; null for an attempt.
+    trigger_name: Nullable<String>,
+    #[schema(required)]
+    event: Option<&'static str>,
+    action: &'static str,
+    /// The action, again.
+    action_taken: &'static str,
+    #[schema(required)]
+    node_id: Option<MemoryIdText>,
+    /// The beginning of the label at that time; null if the key may not access the memory.
+    node_label: Nullable<String>,
+    /// The result of the action, or of the attempt.
+    result: String,
+    /// The delivery, by the `webhook-id` of its requests.
+    delivery_id: Nullable<String>,
+    /// Number of the attempt, from 1.
+    attempt: Nullable<u32>,
+    fired_at: Time,
+}
+
+/// List firings and delivery attempts, the latest first.
+#[utoipa::path(get, path = "/api/v1/triggers/history", tag = "triggers",
+    params(HistoryQuery, ReadHeaders), responses((status = OK, body = History), ReadErrors))]
+pub(crate) async fn trigger_history(
+    ReaderRead(session, freshness): ReaderRead,
+    ValidQuery(query): ValidQuery<HistoryQuery>,
+) -> ApiResponse<History> {
+    let trigger = query.trigger_id.map(|id| id.0);
+    let (kind, before) = (query.kind(), query.before().map(|cursor| cursor.0.0));
+    let page = session.trigger_history(trigger, kind, before, query.limit.get()).await?;
+    let items = page.events.into_iter().filter_map(HistoryItem::new).collect();
+    let next_cursor = page.next.map(|cursor| PageCursor(cursor).to_string());
+    Ok(Success::ok(freshness, History { items, next_cursor }))
+}
+
+impl HistoryItem {
+    /// `None` for events that are no part of the history.
+    fn new((cursor, event): (Cursor, Event)) -> Option<Self> {
+        let trigger = event.kind.trigger()?;
+        let item = Self {
+            id: PageCursor(cursor).to_string(),
+            kind: "attempt",
+            trigger_id: Id(trigger),
+            trigger_name: None,
+            event: None,
+            action: TriggerActionKind::Webhook.name(),
+            action_taken: TriggerActionKind::Webhook.name(),
+            node_id: event.subject.map(Id),
+            node_label: None,
+            result: String::new(),
+            delivery_id: None,
+            attempt: None,
+            fired_at: Time(event.at),
+        };
+        let of_attempt = |item, delivery: DeliveryId, attempt, result| {
+            let (delivery_id, attempt) = (Some(delivery.to_string()), Some(attempt));
+            Self { result, delivery_id, attempt, ..item }
+        };
+        Some(match event.kind {
+            EventKind::TriggerFired(fired) => Self {
+                kind: "firing",
+                trigger_name: Some(fired.trigger_name),
+                event: Some(fired.event.name()),
+                action: fired.action.name(),
+                action_taken: fired.action.name(),
+                node_label: non_empty(&fired.label),
+                result: result_text(&fired.result),
+                delivery_id: match fired.result {
+                    FiringResult::Enqueued(delivery) => Some(delivery.to_string()),
+                    _ => None,
+                },
+                ..item
+            },
+            EventKind::Delivered { delivery, attempt, status } => {
+                of_attempt(item, delivery, attempt, format!("{status}, delivered"))
+            }
+            EventKind::DeliveryFailed { delivery, attempt, reason, next } => {
+                of_attempt(item, delivery, attempt, format!("{reason}, {}", next_text(next)))
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// A page of deliveries.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct DeliveryPage {
+    /// By trigger, in the order of its firings.
+    items: Vec<DeliveryView>,
+    /// Cursor of the next page; null on the last.
+    next_cursor: Nullable<String>,
+}
+
+/// A delivery.
+#[derive(Serialize, ToSchema)]
+struct DeliveryView {
+    /// The `webhook-id` of its requests.
+    id: String,
+    trigger_id: TriggerIdText,
+    trigger_name: String,
+    event: EventWord,
+    node_id: MemoryIdText,
+    namespace: String,
+    status: DeliveryWord,
+    attempts: u32,
+    /// Why the last attempt failed.
+    reason: Nullable<String>,
+    /// When the next attempt is due.
+    #[schema(required)]
+    due_at: Option<Time>,
+    #[schema(required)]
+    dead_lettered_at: Option<Time>,
+    fired_at: Time,
+}
+
+/// Dead letters that were made pending again.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Replayed {
+    replayed: usize,
+    /// Whether there are more: repeat the request.
+    has_more: bool,
+}
+
+/// List pending deliveries and dead letters.
+#[utoipa::path(get, path = "/api/v1/triggers/deliveries", tag = "triggers",
+    params(DeliveryQuery, ReadHeaders), responses((status = OK, body = DeliveryPage), ReadErrors))]
+pub(crate) async fn delivery_list(
+    ReaderRead(session, freshness): ReaderRead,
+    ValidQuery(query): ValidQuery<DeliveryQuery>,
+) -> ApiResponse<DeliveryPage> {
+    let (status, cursor) = (query.status.map(|it| it.0), query.cursor.map(|it| it.0));
+    let page = session.deliveries(status, cursor, query.limit.get()).await?;
+    let items = page.deliveries.into_iter().map(DeliveryView::from).collect();
+    let next_cursor = page.next.map(|id| id.to_string());
+    Ok(Success::ok(freshness, DeliveryPage { items, next_cursor }))
+}
+
+/// Make dead letters pending again: one, or all if none is named.
+#[utoipa::path(post, path = "/api/v1/triggers/deliveries/replay", tag = "triggers",
+    request_body = Replay, responses((status = OK, body = Replayed), WriteErrors, NotFound))]
+pub(crate) async fn delivery_replay(
+    Agent(session): Agent,
+    ValidJson(request): ValidJson<Replay>,
+) -> ApiResponse<Replayed> {
+    let done = session.replay_deliveries(request.id.map(|id| id.0)).await?;
+    let (replayed, has_more) = done.value;
+    Ok(Success::ok(done.freshness, Replayed { replayed, has_more }))
+}
+
+impl From<(DeliveryId, Delivery)> for DeliveryView {
+    fn from((id, delivery): (DeliveryId, Delivery)) -> Self {
+        let (due_at, dead_lettered_at) = match delivery.stage {
+            DeliveryStage::Pending(at) => (Some(Time(at)), None),
+            DeliveryStage::DeadLettered(at) => (None, Some(Time(at))),
+        };
+        Self {
+            id: id.to_string(),
+            trigger_id: Id(id.trigger),
+            trigger_name: delivery.trigger_name,
+            event: OneOf(delivery.event),
+            node_id: Id(delivery.memory),
+            namespace: delivery.namespace,
+            status: OneOf(DeliveryStatus::from(&delivery.stage)),
+            attempts: delivery.attempts,
+            reason: Some(delivery.reason).filter(|reason| !reason.is_empty()),
+            due_at,
+            dead_lettered_at,
+            fired_at: Time(delivery.fired_at),
+        }
+    }
 }

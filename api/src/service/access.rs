@@ -1,8 +1,10 @@
-//! Callers: authentication by API key, keys, access rules, and the caller's own namespace.
+//! Callers: authentication by API key, keys, access rules, and the caller's own namespace. Random bytes for
+//! secrets come from the operating system's generator.
 
 use std::sync::Arc;
 
 use raft::SubmitError;
+use ring::rand::{SecureRandom, SystemRandom};
 use storage::command::{CreateKey, RotateKey, SetKeyNamespace};
 use storage::model::access::{Access, Rules};
 use storage::model::api_key::{ApiKey, KeyText, NewApiKey};
@@ -14,7 +16,6 @@ use storage::{Filter, KeyReply, Rejection, View};
 use crate::admission::rates::RateStatus;
 use crate::admission::request::RequestContext;
 use crate::error::{ApiError, ApiResult, ErrorKind};
-use crate::random::random_bytes;
 use crate::service::freshness::Freshness;
 use crate::service::writes::WriteResult;
 use crate::service::{PageOf, Service, Session};
@@ -175,4 +176,14 @@ pub(super) fn check_access(access: &Access, namespace: &str) -> ApiResult<()> {
         true => Ok(()),
         false => Err(Rejection::NamespaceForbidden(namespace.to_owned()).into()),
     }
+}
+
+/// Returns `N` bytes that are fit for keys and other secrets.
+///
+/// # Panics
+/// When the operating system has no randomness. No secret can be made then.
+pub fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    SystemRandom::new().fill(&mut bytes).expect("the operating system returns random bytes");
+    bytes
 }

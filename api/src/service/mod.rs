@@ -3,21 +3,16 @@
 //! other interfaces can be too. No type of the HTTP library occurs here.
 
 pub(crate) mod access;
-mod audit;
 pub(crate) mod bulk;
-pub(crate) mod edges;
 pub(crate) mod freshness;
 pub(crate) mod journal;
 mod key_uses;
 pub(crate) mod memories;
-mod models;
 pub(crate) mod node;
-pub(crate) mod purge;
 pub(crate) mod recall_counts;
 pub(crate) mod recalls;
 mod returned;
 pub(crate) mod status;
-pub(crate) mod tenant;
 pub(crate) mod tenants;
 pub(crate) mod transfer;
 pub(crate) mod triggers;

@@ -1,22 +1,29 @@
-//! The tenants of the cluster and their tiers, for its operator. Every change goes through the log,
-//! so it holds on all nodes.
+//! For the operator: the tenants of the cluster and their tiers, the audit log, and the embedding model.
+//! Every change goes through the log, so it holds on all nodes.
+
+use std::sync::Arc;
 
 use storage::command::{
-    ClusterAction, CreateKey, CreateTenant, DeleteTenant, NewTenant, PutTier, UpdateTenant,
+    ClusterAction, CreateKey, CreateTenant, DeleteTenant, NewTenant, PutTier, RecordOperation,
+    StartModelChange, UpdateTenant,
 };
 use storage::model::api_key::{KeyText, NewApiKey};
+use storage::model::audit::{AuditAction, AuditChain};
+use storage::model::cluster::Cluster;
 use storage::model::id::{KeyId, TenantId};
+use storage::model::models::Models;
 use storage::model::tenant::{Limit, Limits, Role, Tenancy, Tenant, Tier};
 use storage::{
-    ClusterRule, Command, Counts, Reply, ReplyValue, TenantDeleted, TenantPatch, TenantReply, View,
+    AuditPage, AuditRequest, ClusterRule, Command, Counts, Reply, ReplyValue, TenantDeleted,
+    TenantPatch, TenantReply, View,
 };
 use tokio::time::Instant;
 
 use crate::admission::budget::KeyOfTenant;
 use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::{APPLY_WAIT, DEADLINE};
-use crate::random::random_bytes;
-use crate::service::Operator;
+use crate::service::access::random_bytes;
+use crate::service::{Operator, Session};
 
 /// Name of the first key of a tenant.
 const FIRST_KEY: &str = "admin";
@@ -170,4 +177,71 @@ fn summary_of(
         Limit::RequestsPerMinute | Limit::Streams => None,
     };
     Ok(Some(TenantSummary::new(id, row, tenancy, used)))
+}
+
+impl Session {
+    /// A page of a chain of the tenant.
+    pub(crate) async fn audit(
+        &self,
+        chain: AuditChain,
+        request: AuditRequest,
+    ) -> ApiResult<AuditPage> {
+        self.read(move |reader, caller| reader.audit(caller.tenant, chain, &request)).await
+    }
+}
+
+impl Operator {
+    /// A page of a chain of the operator.
+    pub(crate) async fn audit(
+        &self,
+        chain: AuditChain,
+        request: AuditRequest,
+    ) -> ApiResult<AuditPage> {
+        let read =
+            move |reader: &storage::Reader| reader.audit(TenantId::OPERATOR, chain, &request);
+        self.read_for_operator(read).await
+    }
+
+    /// Records an operation on the cluster.
+    pub(crate) async fn record_operation(
+        &self,
+        action: AuditAction,
+        target: String,
+        fields: Vec<(String, String)>,
+    ) -> ApiResult<()> {
+        self.submit_for_operator(RecordOperation { action, target, fields }).await.map(drop)
+    }
+}
+
+fn rejected(why: String) -> ApiError {
+    ApiError::new(ErrorKind::Conflict, "rejected", why)
+}
+
+impl Operator {
+    /// Begins to change the model to that in a folder, which is the same on every node.
+    pub(crate) async fn set_model(&self, folder: String) -> ApiResult<()> {
+        let (embedder, path) = (Arc::clone(&self.service.embedder), folder.clone());
+        // It reads the whole files of the model.
+        let read = tokio::task::spawn_blocking(move || embedder.model_in(&path)).await;
+        let model = read.map_err(|_| ApiError::internal())?;
+        let model = model.map_err(rejected)?;
+        self.submit_for_operator(StartModelChange { model, folder }).await.map(drop)
+    }
+
+    /// The cluster, its models, how many memories have a vector of the next one, and all memories.
+    pub(crate) async fn models(&self) -> ApiResult<(Arc<Cluster>, Models, u64, u64)> {
+        let reader = self.service.reader.clone();
+        let read = move || {
+            let (cluster, models) = (reader.cluster()?, reader.models()?);
+            let memories = reader.tenants().into_iter().map(|it| reader.counts(it).memories).sum();
+            let embedded = if models.next.is_some() { reader.next_vectors()? } else { 0 };
+            Ok::<_, storage::Error>((cluster, models, embedded, memories))
+        };
+        let read = tokio::task::spawn_blocking(read).await.map_err(|_| ApiError::internal())?;
+        let (cluster, models, embedded, memories) = read.map_err(|error| {
+            tracing::error!(%error, "the models cannot be read");
+            ApiError::internal()
+        })?;
+        Ok((cluster.ok_or_else(ApiError::internal)?, models, embedded, memories))
+    }
 }
