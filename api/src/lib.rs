@@ -3,7 +3,7 @@
 //! writes through `raft::Handle`, and contains no rules of the domain.
 //!
 //! [`public`] is the router of the HTTPS listener, [`operator`] that of the operator's
-//! listener, [`openapi`] the description of the former.
+//! listener, [`public_openapi`] and [`operator_openapi`] their descriptions.
 
 mod admission;
 mod app;
@@ -39,7 +39,7 @@ pub use metrics::Metrics;
 pub use metrics::RequestCounts;
 pub use metrics::SAMPLE_INTERVAL;
 pub use middleware::{too_many_headers, unreadable_head};
-pub use routes::{PublicOptions, openapi, operator, public};
+pub use routes::{PublicOptions, operator, operator_openapi, public, public_openapi};
 pub use service::access::random_bytes;
 pub use service::node::{
     BackupProgress, BackupStatus, BackupSummary, Backups, EmbedError, EmbedScope, Embedded,

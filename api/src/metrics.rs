@@ -12,6 +12,7 @@ use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 use serde::Serialize;
 use storage::model::id::TenantId;
+use utoipa::ToSchema;
 
 /// Upper bounds of the latency histogram, in seconds.
 const BUCKETS: [f64; 14] =
@@ -89,7 +90,7 @@ struct Sample {
 }
 
 /// The samples by metric.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct HistoryView {
     interval_seconds: u64,
     /// Times of the samples, in seconds since 1970, the oldest first.

@@ -15,9 +15,8 @@ use crate::responses::Error;
 
 /// How the names of nullable schemas begin (see `responses::Nullable`).
 const NULLABLE: &str = "Option_";
-/// How the names of schemas begin that stand in place of references: of values, whose name is
-/// JSON, and of nullable ones.
-const VALUES: [&str; 2] = ["{", NULLABLE];
+/// What the name of a schema contains that is the path of a type.
+const PATH: &str = "::";
 
 /// The document without its operations.
 #[derive(OpenApi)]
@@ -32,12 +31,26 @@ const VALUES: [&str; 2] = ["{", NULLABLE];
 )]
 struct Common;
 
+/// The document of the operator's listener without its operations.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Hearth, for operators",
+        description = "The cluster, its tenants, and its audit log, on the operator's listener of each node.",
+    ),
+    servers((url = "/")),
+    components(schemas(Error)),
+    security(("key" = [])),
+)]
+struct OperatorCommon;
+
 /// The status of writes that accept an `Idempotency-Key`.
 const KEY_REUSED: &str = "422";
 
 type Responses = std::collections::BTreeMap<String, RefOr<Response>>;
 
-/// Defines sets of errors: a status and its meaning each, and those of a smaller set.
+/// Defines sets of errors: a status and its meaning each, and those of a smaller set. The document names
+/// each of them once, by its set and status.
 macro_rules! errors {
     ($($(#[$doc:meta])* $name:ident $(with $smaller:ident)?: $($status:literal => $text:literal,)+)+) => {
         $($(#[$doc])*
@@ -45,10 +58,16 @@ macro_rules! errors {
 
         impl IntoResponses for $name {
             fn responses() -> Responses {
-                let own = errors([$(($status, $text)),+]);
+                let own = [$($status),+].map(|status| {
+                    let name = error_name(stringify!($name), status);
+                    (status.to_string(), RefOr::Ref(Ref::from_response_name(name)))
+                });
                 own.into_iter()$(.chain($smaller::responses()))?.collect()
             }
         })+
+
+        /// Set, status and meaning of each error.
+        const ERRORS: &[(&str, u16, &str)] = &[$($((stringify!($name), $status, $text)),+),+];
     };
 }
 
@@ -73,32 +92,59 @@ errors! {
     UnrepeatedErrors with BodyErrors:
         409 => "The present state does not permit this.",
         504 => "The write may or may not have happened: check first.",
+    /// Errors of every operation of the operator.
+    OperatorReadErrors:
+        400 => "The request is invalid: `field` names the field at fault.",
+        401 => "No valid operator key.",
+        403 => "This node has no operator key, or the request is for another host.",
+        429 => "Too many requests with a wrong key.",
+        503 => "Nothing happened: retry after `Retry-After`.",
+        504 => "The operation may or may not have happened: check first.",
+    /// Errors of operations of the operator that change something.
+    OperatorErrors with OperatorReadErrors:
+        408 => "The body took too long to arrive.",
+        409 => "The present state does not permit this.",
+        413 => "The body is too large.",
     /// The error of operations on something that may not exist.
     NotFound:
         404 => "It does not exist, or this key has no access to it.",
+    /// The error of every operation.
+    EachError:
+        431 => "The headers are too long, or too many. Over HTTP/2, beyond 16 KiB, there is no body.",
 }
 
-fn errors<const N: usize>(errors: [(u16, &str); N]) -> Responses {
-    let error = |(status, description): (u16, &str)| {
-        let schema = Ref::from_schema_name("Error");
-        let content = ContentBuilder::new().schema(Some(schema)).build();
-        let response =
-            ResponseBuilder::new().description(description).content("application/json", content);
-        (status.to_string(), RefOr::T(response.build()))
-    };
-    errors.into_iter().map(error).collect()
+fn error_name(set: &str, status: u16) -> String {
+    format!("{set}{status}")
 }
 
-/// The whole document: `operations`, what they have in common, and `aliases`, which are further
-/// paths of operations.
-pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value {
-    let mut document = Common::openapi().merge_from(operations);
+/// A response with the body of an error.
+fn error_response(text: &str) -> Response {
+    let schema = Ref::from_schema_name("Error");
+    let content = ContentBuilder::new().schema(Some(schema)).build();
+    ResponseBuilder::new().description(text).content("application/json", content).build()
+}
+
+/// The whole document of the public listener. `aliases` are further paths of operations.
+pub(crate) fn public(operations: Document, aliases: &[(&str, &str)]) -> Value {
+    complete(Common::openapi().merge_from(operations), aliases, true)
+}
+
+/// The whole document of the operator's listener.
+pub(crate) fn operator(operations: Document) -> Value {
+    complete(OperatorCommon::openapi().merge_from(operations), &[], false)
+}
+
+fn complete(mut document: Document, aliases: &[(&str, &str)], is_public: bool) -> Value {
     let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-    document.components.get_or_insert_default().add_security_scheme("key", bearer);
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme("key", bearer);
+    for (set, status, text) in ERRORS {
+        components.responses.insert(error_name(set, *status), error_response(text).into());
+    }
     for item in document.paths.paths.values_mut() {
         for operation in each(item) {
             let responses = &mut operation.responses.responses;
-            responses.insert("431".to_owned(), RefOr::T(too_long()));
+            responses.extend(EachError::responses());
             responses.iter_mut().for_each(describe);
             if responses.contains_key(KEY_REUSED) {
                 operation.parameters.get_or_insert_default().push(RefOr::T(idempotency_key()));
@@ -118,10 +164,79 @@ pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value 
     let mut document = document.expect("the document has text for names, and no infinite number");
     let schemas = document["components"]["schemas"].clone();
     simplify(&mut document, &schemas);
-    if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
-        schemas.retain(|name, _| !VALUES.iter().any(|start| name.starts_with(start)));
+    add_headers(&mut document, is_public);
+    let text = document.to_string();
+    let is_used = |kind: &str, name: &str| text.contains(&format!("#/components/{kind}/{name}\""));
+    for (kind, parts) in fields(&mut document["components"]) {
+        let parts = parts.as_object_mut().into_iter();
+        match kind.as_str() {
+            "schemas" => parts.for_each(|it| it.retain(|name, _| !is_inline(name))),
+            "securitySchemes" => {}
+            _ => parts.for_each(|it| it.retain(|name, _| is_used(kind, name))),
+        }
     }
     document
+}
+
+/// Headers of responses: name, what it says, and the type of its schema.
+const HEADERS: [(&str, &str, &str); 9] = [
+    ("X-Request-Id", "The id of the request: that of its `X-Request-Id`, or a new one.", "string"),
+    ("X-Hearth-Node", "The node that responded.", "integer"),
+    (
+        "X-Hearth-Index",
+        "The log index that the response reflects: see `X-Hearth-Min-Index`.",
+        "integer",
+    ),
+    ("X-Hearth-Consistency", "`local` or `linearizable`.", "string"),
+    (
+        "X-Hearth-Staleness-Ms",
+        "Milliseconds by which the response may be older than the cluster.",
+        "integer",
+    ),
+    ("X-RateLimit-Limit", "Requests per minute of the tenant, if it has a limit.", "integer"),
+    ("X-RateLimit-Remaining", "Requests that have room now.", "integer"),
+    ("X-RateLimit-Reset", "Seconds until there is room again.", "integer"),
+    ("Retry-After", "Seconds after which a repetition may succeed.", "integer"),
+];
+
+fn fields(value: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
+    value.as_object_mut().into_iter().flatten()
+}
+
+/// Names the headers of each response, as references to components.
+fn add_headers(document: &mut Value, is_public: bool) {
+    let component = |(name, text, kind): &(&str, &str, &str)| {
+        ((*name).to_owned(), json!({ "description": text, "schema": { "type": kind } }))
+    };
+    document["components"]["headers"] = HEADERS.iter().map(component).collect::<Map<_, _>>().into();
+    for (name, response) in fields(&mut document["components"]["responses"]) {
+        name_headers(response, name.ends_with("429") || name.ends_with("503"), false);
+    }
+    for (_, item) in fields(&mut document["paths"]) {
+        for (_, operation) in fields(item) {
+            let is_fresh = is_public && operation.get("security").is_none();
+            for (status, response) in fields(&mut operation["responses"]) {
+                if response.get("$ref").is_none() {
+                    name_headers(response, false, is_fresh && status.starts_with('2'));
+                }
+            }
+        }
+    }
+}
+
+/// Names the headers of a response. `is_fresh` is a success that reflects a log index, and counts
+/// against the requests per minute.
+fn name_headers(response: &mut Value, is_temporary: bool, is_fresh: bool) {
+    for (name, ..) in HEADERS {
+        let has = match name {
+            "X-Request-Id" | "X-Hearth-Node" => true,
+            "Retry-After" => is_temporary,
+            _ => is_fresh,
+        };
+        if has {
+            response["headers"][name] = json!({ "$ref": format!("#/components/headers/{name}") });
+        }
+    }
 }
 
 /// The schema of a type by itself, with all that it refers to in place.
@@ -167,15 +282,6 @@ fn idempotency_key() -> Parameter {
         .build()
 }
 
-/// The response of every operation to a long path or long headers.
-fn too_long() -> Response {
-    let text =
-        "The headers are too long, or too many. Over HTTP/2, beyond 16 KiB, there is no body.";
-    let schema = Ref::from_schema_name("Error");
-    let content = ContentBuilder::new().schema(Some(schema)).build();
-    ResponseBuilder::new().description(text).content("application/json", content).build()
-}
-
 /// Describes a response, if the attributes of its handler do not.
 fn describe((status, response): (&String, &mut RefOr<Response>)) {
     let RefOr::T(response) = response else { return };
@@ -184,6 +290,12 @@ fn describe((status, response): (&String, &mut RefOr<Response>)) {
         let reason = status.and_then(|status| status.canonical_reason());
         response.description = reason.unwrap_or_default().to_owned();
     }
+}
+
+/// Whether a schema stands in place of references to it: a nullable one, and one without a name of its
+/// own.
+fn is_inline(name: &str) -> bool {
+    name.starts_with(NULLABLE) || name.contains(PATH)
 }
 
 /// Simplifies what the derives generate: the schema of a value stands in place of a reference to
@@ -208,6 +320,16 @@ fn simplify(value: &mut Value, schemas: &Value) {
             if fields.contains_key("in") && fields.contains_key("schema") {
                 remove_null(&mut fields["schema"]);
             }
+            if let Some([Value::Object(inline), rest]) = fields.get("allOf").and_then(parts)
+                && rest["type"] == "object"
+                && rest.get("properties").is_none()
+            {
+                // What the derive says of an inline schema, as its default, is beside it.
+                let (inline, mut rest) = (inline.clone(), rest.clone());
+                fields.remove("allOf");
+                add(fields, inline);
+                add(fields, rest.as_object_mut().map(std::mem::take).unwrap_or_default());
+            }
         }
         _ => {}
     }
@@ -220,13 +342,10 @@ fn add(fields: &mut Map<String, Value>, schema: Map<String, Value>) {
     }
 }
 
-/// The schema of the value that `fields` refer to.
+/// The schema that stands in place of the reference in `fields`.
 fn value_schema(fields: &Map<String, Value>, schemas: &Value) -> Option<Map<String, Value>> {
     let name = fields.get("$ref")?.as_str()?.strip_prefix("#/components/schemas/")?;
-    match name.starts_with(NULLABLE) {
-        true => schemas[name].as_object().cloned(),
-        false => serde_json::from_str(name).ok(),
-    }
+    is_inline(name).then(|| schemas[name].as_object().cloned())?
 }
 
 /// Takes the schema out of a choice between it and null. A reference stays: it has no type.
@@ -245,7 +364,14 @@ fn take_nullable(fields: &mut Map<String, Value>) -> Option<Map<String, Value>> 
     }
 }
 
+fn parts(schemas: &Value) -> Option<&[Value]> {
+    schemas.as_array().map(Vec::as_slice)
+}
+
 fn remove_null(schema: &mut Value) {
+    if let Some([value, _]) = parts(&schema["oneOf"]) {
+        *schema = value.clone();
+    }
     if let Some([name, _]) = schema["type"].as_array().map(Vec::as_slice) {
         schema["type"] = name.clone();
     }

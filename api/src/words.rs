@@ -1,6 +1,7 @@
 //! The closed sets of words of the interface: their names, and the aliases that published
 //! clients send.
 
+use raft::MemberRole;
 use storage::model::access::Policy;
 use storage::model::audit::{AuditAction, AuditChain};
 use storage::model::delivery::DeliveryStage;
@@ -14,6 +15,9 @@ use storage::{Order, Sort, TierFilter};
 
 /// A word of a closed set.
 pub(crate) trait Word: Copy + PartialEq + 'static {
+    /// The name of the set in the OpenAPI document.
+    const NAME: &'static str;
+
     /// All words with their names, in the order of the documentation.
     const ALL: &[(&'static str, Self)];
 
@@ -40,6 +44,7 @@ pub(crate) trait Word: Copy + PartialEq + 'static {
 macro_rules! words {
     ($($type:ty: $all:expr $(, $aliases:expr)?;)+) => {
         $(impl Word for $type {
+            const NAME: &'static str = stringify!($type);
             const ALL: &[(&'static str, Self)] = &$all;
             $(const ALIASES: &[(&str, Self)] = &$aliases;)?
         })+
@@ -102,6 +107,11 @@ words! {
     TriggerActionKind: Self::NAMED;
     Role: [("reader", Self::Reader), ("agent", Self::Agent), ("admin", Self::Admin)];
     TenantState: Self::NAMED;
+    MemberRole: [
+        ("leader", Self::Leader),
+        ("voter", Self::Voter),
+        ("learner", Self::Learner),
+    ];
     AuditAction: Self::NAMED;
     AuditChain: Self::NAMED;
     Tier: [("hot", Self::Hot), ("cold", Self::Cold)];

@@ -130,83 +130,61 @@ async fn large_result_is_done_once_and_not_returned() {
     send().await.assert_error(409, "already_done");
 }
 
-/// What a request of the test sends: its address, and its body.
-type Sent = (String, Value);
-
-/// A request for each write of the document, on memories and rules of its own: none of them changes
-/// what another one found.
-async fn sample(cluster: &Cluster, write: &str) -> Sent {
-    let one =
-        cluster.store(&json!({"label": format!("one of {write}"), "initial_heat": 0.5})).await;
-    let two = cluster.store(&labelled(format!("two of {write}"))).await;
+/// The address of a request for a write of the document, and its body if that is not the example of the
+/// document. It changes memories and rules of its own: none of them changes what another one found.
+async fn sample(cluster: &Cluster, write: &str, ids: [&str; 2]) -> (String, Option<Value>) {
+    let [one, two] = ids;
     let [memory, trigger, rule] = ["/agent/nodes", "/triggers", "/namespaces/acl"];
     let edge = json!({"source_id": one, "target_id": two, "relation": "near"});
-    let new = json!({"label": format!("new of {write}")});
-    let ids = json!({"ids": [one, two]});
     let trigger_of = json!({"event": "on_boost", "action": "notify", "name": write});
     let denied = json!({"agent_id": write, "namespace": "closed", "policy": "deny"});
     let made = async |path: &str, body: &Value| id(&cluster.post(path, body).await).to_owned();
     let of = |path: &str, id: &str, what: &str| format!("{path}/{id}{what}");
-    match write {
-        "activity_create" => ("/activity".into(), json!({"action": "noted", "target_label": "x"})),
-        "boost_batch" => {
-            ("/agent/boost-batch".into(), json!({"boosts": [{"id": one, "heat": 0.7}]}))
-        }
-        "fold" => ("/agent/consolidation/fold".into(), json!({"ids": [one, two], "label": "both"})),
-        "unfold" => {
+    let address = match write {
+        "record_activity" => "/activity".into(),
+        "boost_memories" => "/agent/boost-batch".into(),
+        "fold_memories" => "/agent/consolidation/fold".into(),
+        "unfold_memories" => {
             let both = json!({"ids": [one, two], "label": "both"});
             let folded = cluster.post("/agent/consolidation/fold", &both).await;
-            ("/agent/consolidation/unfold".into(), json!({"id": folded["id"]}))
+            return ("/agent/consolidation/unfold".into(), Some(json!({"id": folded["id"]})));
         }
-        "edge_create" => ("/agent/graph/relate".into(), edge),
-        "edge_delete" => {
+        "create_edge" => "/agent/graph/relate".into(),
+        "delete_edge" => {
             cluster.post("/agent/graph/relate", &edge).await;
-            let query = format!("?source_id={one}&target_id={two}&relation=near");
-            (format!("/agent/graph/relate{query}"), Value::Null)
+            format!("/agent/graph/relate?source_id={one}&target_id={two}&relation=near")
         }
-        "memory_create" => (memory.into(), new),
-        "memory_create_batch" => {
-            ("/agent/nodes/batch".into(), json!({"nodes": [new, {"label": "y"}]}))
-        }
-        "memory_delete_bulk" => ("/agent/nodes/bulk".into(), ids),
-        "memory_update_bulk" => {
-            ("/agent/nodes/bulk-patch".into(), json!({"ids": [one, two], "is_pinned": true}))
-        }
-        "memory_restore" => {
+        "create_memory" => memory.into(),
+        "create_memories" => "/agent/nodes/batch".into(),
+        "delete_memories" => "/agent/nodes/bulk".into(),
+        "update_memories" => "/agent/nodes/bulk-patch".into(),
+        "restore_memories" => {
             // Only an import makes a cold memory at once.
             let cold = json!({"memory": {"id": one, "label": "cold", "heat": 0.01,
                 "archived_at": "2026-01-01T00:00:00Z"}});
-            cluster.delete(&of(memory, &one, "")).await;
+            cluster.delete(&of(memory, one, "")).await;
             cluster.post("/import", &cold).await;
-            ("/agent/restore".into(), json!({"ids": [one]}))
+            return ("/agent/restore".into(), Some(json!({"ids": [one]})));
         }
-        "memory_delete" => (of(memory, &one, ""), Value::Null),
-        "memory_update" => (of(memory, &one, ""), json!({"label": "changed"})),
-        "memory_boost" => (of(memory, &one, "/boost"), json!({"strength": 0.1})),
-        "memory_deprecate" => (of(memory, &one, "/deprecate"), json!({})),
-        "memory_feedback" => (of(memory, &one, "/feedback"), json!({"signal": "relevant"})),
-        "memory_supersede" => (of(memory, &one, "/supersede"), json!({"by": two})),
-        "feedback_create" => ("/feedback".into(), json!({"node_id": one, "signal": "outdated"})),
-        "key_delete" => {
-            (of("/keys", &made("/keys", &json!({"name": write})).await, ""), Value::Null)
-        }
-        "rule_create" => (rule.into(), denied),
-        "rule_delete" => (of(rule, &made(rule, &denied).await, ""), Value::Null),
-        "namespace_default" => ("/namespaces/default".into(), json!({"namespace": "home"})),
-        "org_update" => ("/org".into(), json!({"guards_locked": true})),
-        "retention_put" => {
-            let rules = json!([{"namespace": write, "action": "delete", "after_days": 30}]);
-            ("/settings/retention".into(), json!({ "rules": rules }))
-        }
-        "thermo_update" => ("/settings/thermo".into(), json!({"recall": {"heat_weight": 0.5}})),
-        "trigger_create" => (trigger.into(), trigger_of),
-        "trigger_update" => {
-            (of(trigger, &made(trigger, &trigger_of).await, ""), json!({"name": "x"}))
-        }
-        "trigger_delete" => (of(trigger, &made(trigger, &trigger_of).await, ""), Value::Null),
-        "delivery_replay" => ("/triggers/deliveries/replay".into(), json!({})),
+        "delete_memory" | "update_memory" => of(memory, one, ""),
+        "boost_memory" => of(memory, one, "/boost"),
+        "deprecate_memory" => of(memory, one, "/deprecate"),
+        "give_memory_feedback" => of(memory, one, "/feedback"),
+        "supersede_memory" => of(memory, one, "/supersede"),
+        "give_feedback" => "/feedback".into(),
+        "delete_key" => of("/keys", &made("/keys", &json!({"name": write})).await, ""),
+        "set_access_rule" => rule.into(),
+        "delete_access_rule" => of(rule, &made(rule, &denied).await, ""),
+        "set_default_namespace" => "/namespaces/default".into(),
+        "update_org" => "/org".into(),
+        "set_retention" => "/settings/retention".into(),
+        "update_settings" => "/settings/thermo".into(),
+        "create_trigger" => trigger.into(),
+        "update_trigger" | "delete_trigger" => of(trigger, &made(trigger, &trigger_of).await, ""),
+        "replay_deliveries" => "/triggers/deliveries/replay".into(),
         other => panic!("{other} takes an idempotency key, and has no request here"),
-    }
+    };
+    (address, None)
 }
 
 /// What a tenant may read of its state: the lines of its export, which have no present heat, and pages
@@ -256,13 +234,19 @@ fn content(mut body: Value) -> Value {
 async fn each_write_of_the_document_is_done_once() {
     let cluster = options().start();
     let mut writes = 0;
-    for (method, path, operation) in Document::committed().operations() {
+    let document = Document::committed();
+    for (method, path, operation) in document.operations() {
         let name = string(&operation["operationId"]).trim_end_matches("_alias");
         if operation["responses"].get("422").is_none() {
             continue;
         }
         writes += 1;
-        let (own, body) = sample(&cluster, name).await;
+        let label = format!("one of {name}");
+        let one = cluster.store(&json!({"label": label, "initial_heat": 0.5})).await;
+        let two = cluster.store(&labelled(format!("two of {name}"))).await;
+        let ids = [one.as_str(), two.as_str()];
+        let (own, body) = sample(&cluster, name, ids).await;
+        let body = body.unwrap_or_else(|| document.example(operation, &ids));
         let alias = path.strip_prefix("/api/v1").unwrap();
         let key = format!("{method} {path}");
         let send = |path: &str, body: &Value| {
@@ -350,5 +334,5 @@ fn document_has_the_header_on_every_write() {
         }
     }
     without.sort_unstable();
-    assert_eq!(without, ["import_post", "key_create", "key_rotate", "purge"]);
+    assert_eq!(without, ["create_key", "import_memories", "purge_memories", "rotate_key"]);
 }

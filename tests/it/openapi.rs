@@ -1,5 +1,5 @@
-//! docs/openapi.json describes the interface: it equals the served document, and schemathesis
-//! tests each of its operations.
+//! docs/openapi.json and docs/openapi-operator.json describe the interface: they equal what a node says of
+//! itself, their examples work, and schemathesis tests each operation of the former.
 
 use std::process::Command;
 
@@ -13,6 +13,54 @@ async fn committed_document_equals_the_served_one() {
     let served = cluster.bare_request(Method::GET, "/api/v1/openapi.json").send().await.ok();
     assert!(served == Document::committed().0, "run: hearth openapi > docs/openapi.json");
     assert_eq!(served["openapi"], "3.1.0");
+}
+
+#[test]
+fn committed_document_of_operators_is_generated() {
+    let output = Command::new(BINARY).args(["openapi", "--operator"]).output().unwrap();
+    let committed = include_str!("../../docs/openapi-operator.json");
+    let is_same = output.stdout == committed.as_bytes();
+    assert!(is_same, "run: hearth openapi --operator > docs/openapi-operator.json");
+}
+
+#[test]
+fn references_of_the_documents_resolve() {
+    for document in [Document::committed(), Document::committed_operator()] {
+        let text = document.0.to_string();
+        let references = text.split("\"$ref\":\"#").skip(1);
+        for reference in references.filter_map(|rest| rest.split('"').next()) {
+            assert!(document.0.pointer(reference).is_some(), "{reference}");
+        }
+        for (method, path, operation) in document.operations() {
+            let body = document.body(operation);
+            let has_example = !document.resolved(body)["example"].is_null();
+            assert_eq!(body.is_null(), !has_example, "{method} {path}");
+            let name = string(&operation["operationId"]);
+            assert!(name.contains('_'), "{name} is no verb with a noun");
+        }
+    }
+}
+
+/// idempotency.rs sends the examples of writes.
+#[tokio::test]
+async fn examples_of_reads_and_keys_are_accepted() {
+    let cluster = options().start();
+    let document = Document::committed();
+    let memories = cluster.store_each((0..2).map(labelled)).await;
+    let ids = [memories[0].as_str(), memories[1].as_str()];
+    let key = cluster.post("/keys", &json!({"name": "an agent"})).await;
+    let mut sent = 0;
+    for (method, path, operation) in document.operations() {
+        let is_sent = operation["responses"].get("422").is_none();
+        let body = document.example(operation, &ids);
+        if is_sent && !body.is_null() {
+            let path = path.strip_prefix("/api/v1").unwrap().replace("{id}", id(&key));
+            let response = cluster.request(method, &path).json(&body).send().await;
+            assert!(response.status.is_success(), "{path}: {}", response.body);
+            sent += 1;
+        }
+    }
+    assert!(sent > 8, "{sent}");
 }
 
 #[tokio::test]

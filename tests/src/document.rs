@@ -14,6 +14,12 @@ impl Document {
         Self(serde_json::from_str(text).unwrap())
     }
 
+    /// The committed one of the operator's listener.
+    pub fn committed_operator() -> Self {
+        let text = include_str!("../../docs/openapi-operator.json");
+        Self(serde_json::from_str(text).unwrap())
+    }
+
     /// A schema with references resolved, null apart, and the parts of an `allOf` merged.
     pub fn resolved(&self, schema: &Value) -> Value {
         if let Some(reference) = schema["$ref"].as_str() {
@@ -28,13 +34,24 @@ impl Document {
         let mut whole = json!({ "type": "object", "properties": {}, "required": [] });
         for part in parts {
             let part = self.resolved(part);
-            for (name, property) in part["properties"].as_object().unwrap() {
+            for (name, property) in part["properties"].as_object().into_iter().flatten() {
                 whole["properties"][name] = property.clone();
             }
             let required = part["required"].as_array().into_iter().flatten().cloned();
             whole["required"].as_array_mut().unwrap().extend(required);
         }
+        whole["example"] = schema["example"].clone();
         whole
+    }
+
+    /// The example of an operation's body, with the ids of memories in place of its own; null without a
+    /// body.
+    pub fn example(&self, operation: &Value, memories: &[&str]) -> Value {
+        let example = self.resolved(self.body(operation))["example"].to_string();
+        let with_ids = memories.iter().zip(1..).fold(example, |text, (id, number)| {
+            text.replace(&format!("019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c{number:02}"), id)
+        });
+        serde_json::from_str(&with_ids).unwrap()
     }
 
     /// A value that the schema permits.

@@ -29,13 +29,15 @@ use crate::service::Session;
 #[into_params(parameter_in = Header)]
 pub(crate) struct ReadHeaders {
     #[serde(rename = "X-Hearth-Consistency")]
+    #[param(inline)]
     pub(crate) consistency: Option<ConsistencyWord>,
     /// The response reflects this log index at least; 503 after 10 s.
     #[serde(rename = "X-Hearth-Min-Index")]
+    #[param(inline)]
     pub(crate) min_index: Option<WholeNumber>,
     /// Bound of the staleness of a local read, in milliseconds; beyond it 503.
     #[serde(rename = "X-Hearth-Max-Staleness-Ms")]
-    #[param(default = json!(STALENESS_MAX.as_millis() as u64))]
+    #[param(inline, default = json!(STALENESS_MAX.as_millis() as u64))]
     pub(crate) max_staleness_ms: Option<WholeNumber>,
 }
 
@@ -67,7 +69,7 @@ impl NamespaceHeader {
 pub(crate) struct ZoneHeader {
     /// Where the days of "yesterday" or "last week" begin: a name of the IANA database.
     #[serde(rename = "X-Timezone")]
-    #[param(default = "UTC")]
+    #[param(inline, default = "UTC")]
     pub(crate) zone: Option<ZoneName>,
 }
 
@@ -150,6 +152,7 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> ApiResult<Option<String>> 
 pub(crate) struct ResumeHeader {
     /// Id of the last event received; absent starts the stream now.
     #[serde(rename = "Last-Event-ID")]
+    #[param(inline)]
     pub(crate) last: Option<EventIdText>,
 }
 

@@ -26,6 +26,7 @@ use crate::words::Word;
 
 /// A new memory.
 #[derive(Debug, Default, Deserialize, ToSchema)]
+#[schema(example = json!({"label": "The customer prefers invoices in German.", "memory_type": "preference", "key_points": ["invoice", "German"], "tags": ["billing"]}))]
 pub(crate) struct NewMemory {
     /// Its text, at most 64 KiB.
     #[schema(value_type = FullLabel, required)]
@@ -106,6 +107,7 @@ impl NewMemory {
 
 /// Changes to a memory; absent fields stay.
 #[derive(Debug, Default, Deserialize, ToSchema)]
+#[schema(example = json!({"label": "The customer prefers invoices in English.", "is_pinned": true}))]
 pub(crate) struct MemoryChanges {
     #[schema(value_type = Option<FullLabel>)]
     pub(crate) label: Option<Label>,
@@ -161,12 +163,14 @@ const _: () = assert!(CREATE_MAX == 50);
 
 /// The memory that replaces another one.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"by": "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c02"}))]
 pub(crate) struct Supersession {
     pub(crate) by: MemoryIdText,
 }
 
 /// New memories, all or none.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"nodes": [{"label": "The office moved to Hamburg.", "memory_type": "fact"}, {"label": "Release 2.1 went out on Monday.", "memory_type": "episodic"}]}))]
 pub(crate) struct NewMemories {
     #[schema(value_type = Vec<NewMemory>, min_items = 1, max_items = 50)]
     pub(crate) nodes: Items<JsonObject<NewMemory>, 1, CREATE_MAX>,
@@ -174,12 +178,14 @@ pub(crate) struct NewMemories {
 
 /// The memories that a bulk request names.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"ids": ["019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c01", "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c02"]}))]
 pub(crate) struct BulkIds {
     pub(crate) ids: BulkMemoryIds,
 }
 
 /// The same changes to several memories.
 #[derive(ToSchema)]
+#[schema(example = json!({"ids": ["019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c01", "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c02"], "is_pinned": true}))]
 pub(crate) struct BulkChanges {
     #[serde(flatten)]
     pub(crate) ids: BulkIds,
@@ -198,6 +204,7 @@ impl BulkChanges {
 /// Which memories to delete. With ids and filters, the intersection is deleted. Without both,
 /// the request is rejected.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"ids": ["019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c01", "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c02"]}))]
 pub(crate) struct BulkDeletion {
     pub(crate) ids: Option<BulkMemoryIds>,
     memory_type: Option<MemoryTypeWord>,
@@ -217,6 +224,7 @@ impl BulkDeletion {
 
 /// Feedback on a memory that the path names.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"signal": "relevant"}))]
 pub(crate) struct FeedbackSignal {
     #[serde(alias = "feedback_type")]
     pub(crate) signal: SignalWord,
@@ -224,6 +232,7 @@ pub(crate) struct FeedbackSignal {
 
 /// Feedback on a memory.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"node_id": "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c01", "signal": "outdated"}))]
 pub(crate) struct Feedback {
     pub(crate) node_id: MemoryIdText,
     #[serde(alias = "feedback_type")]
@@ -245,10 +254,10 @@ pub(crate) struct ListQuery {
     #[param(default = 1)]
     page: Option<Positive>,
     /// Clamped to 1 to 100.
-    #[param(default = json!(PAGE_DEFAULT))]
+    #[param(inline, default = json!(PAGE_DEFAULT))]
     page_size: Option<Limit>,
     /// Alias of `page_size`, which comes first.
-    #[param(ignore)]
+    #[param(inline, ignore)]
     limit: Option<Limit>,
     /// Memories to skip; `page` comes first.
     #[param(ignore)]
@@ -274,20 +283,25 @@ pub(crate) struct ListQuery {
     client: Option<OriginName>,
     tool: Option<OriginName>,
     /// Tags that a memory must have, with commas between them.
+    #[param(inline)]
     tags: Option<TagList>,
     /// Entries that the metadata must have: `name=value`, with commas between them.
+    #[param(inline)]
     metadata: Option<MetadataList>,
     /// Words that must all occur.
+    #[param(inline)]
     search: Option<ListWords>,
     /// `heat`, `updated_at`, `created_at` or `memory_type`; anything else is heat.
+    #[param(inline)]
     sort: Option<AnyWord>,
     /// Alias of `sort`, which comes first.
-    #[param(ignore)]
+    #[param(inline, ignore)]
     sort_by: Option<AnyWord>,
     /// `asc` or `desc`; anything else is `desc`.
+    #[param(inline)]
     order: Option<AnyWord>,
     /// Alias of `order`, which comes first.
-    #[param(ignore)]
+    #[param(inline, ignore)]
     sort_order: Option<AnyWord>,
 }
 

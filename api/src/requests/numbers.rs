@@ -12,7 +12,7 @@ use crate::requests::values::{object, schema, value};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Heat(pub(crate) f64);
 
-value!([] Heat, object(Type::Number).minimum(Some(0.0)).maximum(Some(1.0)).build(),
+value!([] Heat as "Heat", object(Type::Number).minimum(Some(0.0)).maximum(Some(1.0)).build(),
     from Numeric: |heat| match heat.as_f64() {
         heat if (0.0..=1.0).contains(&heat) => Ok(Self(heat)),
         _ => Err("must be a number from 0 to 1".to_owned()),
@@ -23,7 +23,7 @@ value!([] Heat, object(Type::Number).minimum(Some(0.0)).maximum(Some(1.0)).build
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Percent(pub(crate) f64);
 
-value!([] Percent, object(Type::Number).minimum(Some(0.0)).maximum(Some(100.0)).build(),
+value!([] Percent as "Percent", object(Type::Number).minimum(Some(0.0)).maximum(Some(100.0)).build(),
     from Numeric: |heat| match heat.as_f64() {
         percent if (0.0..=100.0).contains(&percent) => Ok(Self(percent)),
         _ => Err("must be a number from 0 to 100".to_owned()),
@@ -40,13 +40,13 @@ impl From<Percent> for Heat {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Score(pub(crate) f64);
 
-value!([] Score, object(Type::Number).build(), from Numeric: |score| Ok(Self(score.as_f64())));
+value!([] Score as "Score", object(Type::Number).build(), from Numeric: |score| Ok(Self(score.as_f64())));
 
 /// The strength of a boost, above 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Strength(pub(crate) f64);
 
-value!([] Strength,
+value!([] Strength as "Strength",
     object(Type::Number).exclusive_minimum(Some(0.0)).maximum(Some(1.0)).build(),
     from Numeric: |strength| match strength.as_f64() {
         strength if strength > 0.0 && strength <= 1.0 => Ok(Self(strength)),

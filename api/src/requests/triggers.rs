@@ -30,6 +30,7 @@ use crate::words::HistoryKind;
 
 /// A new trigger. All filters that are set must match; heat bounds are strict.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"event": "on_store", "action": "notify", "name": "new preference", "filter_memory_type": "preference", "action_config": {"message": "a preference was stored"}}))]
 pub(crate) struct NewTrigger {
     pub(crate) event: EventWord,
     pub(crate) action: ActionWord,
@@ -56,6 +57,7 @@ pub(crate) struct NewTrigger {
 
 /// Changes to a trigger. `null` clears a filter or a limit; event and action cannot change.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"name": "renamed", "enabled": false}))]
 pub(crate) struct TriggerChanges {
     /// Accepted if it is the trigger's event.
     #[schema(ignore)]
@@ -184,6 +186,7 @@ fn settings(config: &JsonObject<ActionConfig>) -> ApiResult<ActionSettings> {
 
 /// An event that might happen to a memory.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"event": "on_recall", "node_id": "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c01"}))]
 pub(crate) struct Evaluate {
     pub(crate) event: EventWord,
     pub(crate) node_id: MemoryIdText,
@@ -195,6 +198,7 @@ pub(crate) struct Evaluate {
 pub(crate) struct TriggerQuery {
     pub(crate) event: Option<EventWord>,
     #[serde(default)]
+    #[param(inline)]
     pub(crate) limit: TriggersLimit,
     /// The `next_cursor` of the page before.
     pub(crate) cursor: Option<TriggerIdText>,
@@ -205,16 +209,18 @@ pub(crate) struct TriggerQuery {
 #[into_params(parameter_in = Query)]
 pub(crate) struct HistoryQuery {
     #[serde(default)]
+    #[param(inline)]
     pub(crate) limit: HistoryLimit,
     /// Of this trigger only.
     pub(crate) trigger_id: Option<TriggerIdText>,
     /// The `next_cursor` of the page before.
+    #[param(inline)]
     before: Option<PageCursorText>,
     /// Alias of `before`, which comes first.
-    #[param(ignore)]
+    #[param(inline, ignore)]
     cursor: Option<PageCursorText>,
     /// Firings, delivery attempts, or both.
-    #[param(default = "firing")]
+    #[param(inline, default = "firing")]
     kind: Option<HistoryWord>,
 }
 
@@ -233,6 +239,7 @@ impl HistoryQuery {
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeliveryQuery {
     #[serde(default)]
+    #[param(inline)]
     pub(crate) limit: HistoryLimit,
     pub(crate) status: Option<DeliveryWord>,
     /// The `next_cursor` of the page before.
@@ -241,6 +248,7 @@ pub(crate) struct DeliveryQuery {
 
 /// Which dead letters to replay.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({}))]
 pub(crate) struct Replay {
     /// The `webhook-id` of a dead letter; absent is all.
     pub(crate) id: Option<DeliveryIdText>,

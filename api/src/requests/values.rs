@@ -22,10 +22,13 @@ use crate::requests::times::{TimeSpan, Zone};
 use crate::service::bulk::BulkTargets;
 use crate::words::Word;
 
-/// Documents a type with the schema of its values. The name of such a type is its schema as JSON,
-/// so that the document has the schema in place of references to it (see `openapi::simplify`).
+/// Documents a type with the schema of its values. Without a name of its own, its name is its path, and
+/// the document has the schema in place of references to it (see `openapi::simplify`).
 macro_rules! schema {
     ([$($generics:tt)*] $type:ty, $schema:expr) => {
+        schema!([$($generics)*] $type as std::any::type_name::<Self>(), $schema);
+    };
+    ([$($generics:tt)*] $type:ty as $name:expr, $schema:expr) => {
         impl<$($generics)*> utoipa::PartialSchema for $type {
             fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
                 $schema.into()
@@ -34,8 +37,7 @@ macro_rules! schema {
 
         impl<$($generics)*> utoipa::ToSchema for $type {
             fn name() -> std::borrow::Cow<'static, str> {
-                let schema = <Self as utoipa::PartialSchema>::schema();
-                serde_json::to_string(&schema).expect("a schema has text for names").into()
+                $name.into()
             }
         }
     };
@@ -43,7 +45,7 @@ macro_rules! schema {
 
 /// Defines a type of fields: how its values are made from those of another type, and its schema.
 macro_rules! value {
-    ([$($generics:tt)*] $type:ty, $schema:expr, from $source:ty: $parse:expr) => {
+    ([$($generics:tt)*] $type:ty $(as $name:expr)?, $schema:expr, from $source:ty: $parse:expr) => {
         impl<'de, $($generics)*> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let parse: fn($source) -> Result<Self, String> = $parse;
@@ -51,7 +53,7 @@ macro_rules! value {
             }
         }
 
-        schema!([$($generics)*] $type, $schema);
+        schema!([$($generics)*] $type $(as $name)?, $schema);
     };
 }
 
@@ -163,7 +165,7 @@ impl<T: Word> Serialize for OneOf<T> {
     }
 }
 
-schema!([T: Word] OneOf<T>, object(Type::String).enum_values(Some(T::names())).build());
+schema!([T: Word] OneOf<T> as T::NAME, object(Type::String).enum_values(Some(T::names())).build());
 
 /// A word of a set, or an empty text for an absent one, as published clients send it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,6 +191,9 @@ pub(crate) struct Id<T>(pub(crate) T);
 
 /// A value with a text form.
 pub(crate) trait TextForm: FromStr {
+    /// Its name in the OpenAPI document.
+    const NAME: &'static str;
+
     /// What the text must be.
     const EXPECTED: &'static str;
 
@@ -198,6 +203,7 @@ pub(crate) trait TextForm: FromStr {
 macro_rules! text_forms {
     ($($type:ty: $expected:literal, $schema:expr;)+) => {
         $(impl TextForm for $type {
+            const NAME: &'static str = stringify!($type);
             const EXPECTED: &'static str = concat!("must be ", $expected);
 
             fn schema() -> ObjectBuilder {
@@ -229,7 +235,7 @@ fn pattern(pattern: &str) -> ObjectBuilder {
     object(Type::String).pattern(Some(pattern))
 }
 
-value!([T: TextForm] Id<T>, T::schema().build(), from String: |text| {
+value!([T: TextForm] Id<T> as T::NAME, T::schema().build(), from String: |text| {
     text.parse().map(Self).map_err(|_| T::EXPECTED.to_owned())
 });
 

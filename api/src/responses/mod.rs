@@ -154,6 +154,7 @@ pub(crate) fn freshness_headers(freshness: &Freshness) -> HeaderMap {
 
 /// The body of an error response.
 #[derive(Serialize, ToSchema)]
+#[schema(example = json!({"error": "invalid_field", "message": "is required", "request_id": "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c09", "field": "label"}))]
 pub(crate) struct Error {
     /// A stable code.
     error: &'static str,
@@ -224,7 +225,7 @@ impl Serialize for Time {
     }
 }
 
-schema!([] Time, object(Type::String)
+schema!([] Time as "Time", object(Type::String)
     .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).build());
 
 /// Number of memories of a type.

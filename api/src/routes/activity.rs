@@ -25,8 +25,10 @@ use crate::service::journal::EventView;
 #[into_params(parameter_in = Query)]
 pub(crate) struct ActivityQuery {
     #[serde(default)]
+    #[param(inline)]
     pub(crate) limit: ActivityLimit,
     /// The `next_cursor` of the page before.
+    #[param(inline)]
     pub(crate) cursor: Option<PageCursorText>,
     /// Only events of this memory. A request reads 10,000 events at most, so a page that is not the
     /// last may have fewer than `limit`, or none.
@@ -35,6 +37,7 @@ pub(crate) struct ActivityQuery {
 
 /// An activity of an agent.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"action": "deployed", "target_label": "version 2.1 to production", "metadata": {"by": "release-bot"}}))]
 pub(crate) struct NewActivity {
     action: ActivityName,
     target_id: Option<ActivityTarget>,
@@ -71,10 +74,12 @@ pub(crate) struct NamespaceQuery {
 #[into_params(parameter_in = Query)]
 pub(crate) struct StreamQuery {
     /// Kinds of events, comma-separated; absent is all.
+    #[param(inline)]
     pub(crate) kind: Option<EventKinds>,
     /// `*` is all.
     pub(crate) namespace: Option<Namespace>,
     /// The header `Last-Event-ID`, for clients that cannot set one.
+    #[param(inline)]
     pub(crate) last_event_id: Option<EventIdText>,
 }
 
@@ -96,7 +101,7 @@ pub(crate) struct Recorded {
 /// List events, the latest first.
 #[utoipa::path(get, path = "/api/v1/activity", tag = "activity", params(ActivityQuery, ReadHeaders),
     responses((status = OK, body = ActivityPage), ReadErrors))]
-pub(crate) async fn activity_list(
+pub(crate) async fn list_activity(
     ReaderRead(session, freshness): ReaderRead,
     ValidQuery(query): ValidQuery<ActivityQuery>,
 ) -> ApiResponse<ActivityPage> {
@@ -111,7 +116,7 @@ pub(crate) async fn activity_list(
 /// Record an activity of an agent.
 #[utoipa::path(post, path = "/api/v1/activity", tag = "activity", request_body = NewActivity,
     responses((status = CREATED, body = Recorded), WriteErrors))]
-pub(crate) async fn activity_create(
+pub(crate) async fn record_activity(
     Agent(session): Agent,
     ValidJson(request): ValidJson<NewActivity>,
 ) -> ApiResponse<Recorded> {

@@ -70,7 +70,7 @@ struct TypeRecalls {
 /// Get recall patterns, hit rates and suggestions for tuning.
 #[utoipa::path(get, path = "/api/v1/admin/recall-analytics", tag = "analytics", params(ReadHeaders),
     responses((status = OK, body = RecallAnalytics), ReadErrors))]
-pub(crate) async fn recall_analytics_get(
+pub(crate) async fn get_recall_analytics(
     AdminRead(session, freshness): AdminRead,
 ) -> ApiResponse<RecallAnalytics> {
     recall_analytics(session, freshness).await
@@ -79,7 +79,7 @@ pub(crate) async fn recall_analytics_get(
 /// Get recall patterns, at the path of published clients.
 #[utoipa::path(get, path = "/api/v1/analytics/recall", tag = "analytics", params(ReadHeaders),
     responses((status = OK, body = RecallAnalytics), ReadErrors))]
-pub(crate) async fn analytics_recall_get(
+pub(crate) async fn get_recall_totals(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<RecallAnalytics> {
     recall_analytics(session, freshness).await

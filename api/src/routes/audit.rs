@@ -8,6 +8,7 @@ use storage::model::audit::{AuditActor, AuditChain, AuditEntry, Fields};
 use storage::{AuditPage, AuditRequest, Order};
 use utoipa::IntoParams;
 
+use crate::openapi::OperatorReadErrors;
 use crate::prelude::*;
 use crate::requests::values::{Id, OneOf};
 use crate::service::Operator;
@@ -19,10 +20,13 @@ pub(crate) struct AuditQuery {
     /// By default `administration`.
     chain: Option<AuditChainWord>,
     #[serde(default)]
+    #[param(inline)]
     limit: ActivityLimit,
     /// By default `desc`, the latest first.
+    #[param(inline)]
     order: Option<AuditOrder>,
     /// The `next_cursor` of the page before, or a number: the page begins after it.
+    #[param(inline)]
     cursor: Option<AuditNumber>,
     /// Only such acts.
     action: Option<AuditActionWord>,
@@ -103,7 +107,7 @@ struct ActorView {
 /// List the acts of a chain of the audit log, the latest first.
 #[utoipa::path(get, path = "/api/v1/admin/audit", tag = "access", params(AuditQuery, ReadHeaders),
     responses((status = OK, body = AuditLogPage), ReadErrors))]
-pub(crate) async fn audit_list(
+pub(crate) async fn list_audit_entries(
     AdminRead(session, freshness): AdminRead,
     ValidQuery(query): ValidQuery<AuditQuery>,
 ) -> ApiResponse<AuditLogPage> {
@@ -111,8 +115,10 @@ pub(crate) async fn audit_list(
     Ok(Success::ok(freshness, page_of(&query, page)))
 }
 
-/// The audit log of the operator, as [`audit_list`].
-pub(crate) async fn operator_audit_list(
+/// List entries of a chain of the operator's audit log.
+#[utoipa::path(get, path = "/cluster/audit", tag = "cluster", params(AuditQuery),
+    responses((status = OK, body = AuditLogPage), OperatorReadErrors))]
+pub(crate) async fn list_operator_audit_entries(
     operator: Operator,
     ValidQuery(query): ValidQuery<AuditQuery>,
 ) -> ApiResult<Json<AuditLogPage>> {

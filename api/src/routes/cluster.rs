@@ -1,161 +1,259 @@
-//! The cluster, for its operator: status, members, leadership, verification, backups, and the change of the
-//! embedding model. On the operator's listener only. Every route requires the operator key.
+//! The cluster, for its operator: status, members, leadership, verification, and the change of the embedding
+//! model. On the operator's listener only. Every route requires the operator key.
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::routing::{delete, get, post};
-use axum::{Json, Router};
-use raft::{ClockStatus, ClusterStatus, Operation, OperationResult};
-use serde::{Deserialize, Serialize};
-use storage::command::{CancelModelChange, ForceModelSwitch, ReleaseWebhooks};
+use axum::Json;
+use raft::{ClusterStatus, MemberRole, MemberStatus, Operation, OperationResult};
+use serde::Deserialize;
+use storage::command::{CancelModelChange, ForceModelSwitch};
 use storage::model::audit::AuditAction;
 use storage::model::cluster::Model;
 use storage::model::id::Timestamp;
 use storage::model::models::FOLDER_BYTES_MAX;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::admission::request::RequestContext;
-use crate::app::App;
-use crate::error::{ApiError, ApiResult, ErrorKind};
-use crate::limits::{ADDRESS_BYTES_MAX, BACKUP_URL_BYTES_MAX};
+use crate::error::ErrorKind;
+use crate::limits::ADDRESS_BYTES_MAX;
 use crate::metrics::HistoryView;
-use crate::requests::ValidJson;
+use crate::openapi::{OperatorErrors, OperatorReadErrors};
+use crate::prelude::*;
 use crate::requests::headers::NodePath;
 use crate::requests::numbers::Whole;
 use crate::requests::values::NonBlank;
-use crate::responses::Time;
-use crate::routes::audit::operator_audit_list;
 use crate::service::Operator;
-use crate::service::node::BackupStatus;
+
+type NodeIdNumber = Whole<1, { u64::MAX }>;
+type PeerAddress = NonBlank<ADDRESS_BYTES_MAX>;
+type ModelFolder = NonBlank<FOLDER_BYTES_MAX>;
+type MemberRoleWord = OneOf<MemberRole>;
 
 /// A node to add.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"id": 4, "address": "node4.example.com:4202"}))]
 struct NewMember {
-    id: Whole<1, { u64::MAX }>,
+    id: NodeIdNumber,
     /// Host and port of its peer listener.
-    address: NonBlank<ADDRESS_BYTES_MAX>,
+    address: PeerAddress,
 }
 
 /// A voter that should lead.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"to": 2}))]
 struct Transfer {
-    to: Whole<1, { u64::MAX }>,
+    to: NodeIdNumber,
+}
+
+/// The cluster as one node sees it, the leader by preference.
+#[derive(Serialize, ToSchema)]
+struct ClusterView {
+    /// Null without contact to a leader.
+    leader: Nullable<u64>,
+    /// The node that reports this.
+    node: u64,
+    term: u64,
+    last_log_index: u64,
+    commit_index: u64,
+    applied_index: u64,
+    /// That of all members, as the state holds it.
+    feature_level: u16,
+    /// Whether the members are being changed.
+    changing: bool,
+    members: Vec<MemberView>,
+}
+
+/// A member of the cluster.
+#[derive(Serialize, ToSchema)]
+struct MemberView {
+    id: u64,
+    /// Host and port of its peer listener.
+    address: String,
+    /// `leader`, `voter` or `learner`.
+    role: MemberRoleWord,
+    /// Entries of the leader's log that it has not confirmed. Only the leader knows it.
+    lag: Nullable<u64>,
+    /// Since its last response to the leader, or its last message to another node that reports this.
+    last_contact_ms: Nullable<u64>,
+    /// Whether its disk has less free space than its reserve.
+    disk_full: bool,
+    /// Version of Hearth that it runs; null if it has sent no message yet.
+    version: Nullable<String>,
+}
+
+/// The state hashes of all members at one index.
+#[derive(Serialize, ToSchema)]
+struct Verification {
+    index: u64,
+    /// Whether all members sent the same hash.
+    equal: bool,
+    /// Whether two of them differ.
+    differ: bool,
+    nodes: Vec<HashView>,
+    quarantined: Vec<u64>,
+    /// Number of rows that cannot be; null if they were not searched in time.
+    row_faults: Nullable<u64>,
+    /// The first of them.
+    first_row_faults: Vec<String>,
 }
 
 /// The state hash of a member.
-#[derive(Serialize)]
-pub(super) struct HashView {
+#[derive(Serialize, ToSchema)]
+struct HashView {
     id: u64,
-    sha256: Option<String>,
+    /// Null if it sent none in time.
+    sha256: Nullable<String>,
+}
+
+/// Cluster time and the wall clocks of all members.
+#[derive(Serialize, ToSchema)]
+struct ClockView {
+    cluster_time: Time,
+    /// The median of the voters' wall clocks minus cluster time.
+    median_offset_ms: Nullable<i64>,
+    nodes: Vec<WallClockView>,
 }
 
 /// The wall clock of a member.
-#[derive(Serialize)]
-pub(super) struct WallClockView {
+#[derive(Serialize, ToSchema)]
+struct WallClockView {
     id: u64,
-    /// Wall clock minus cluster time.
-    offset_ms: Option<i64>,
+    /// Wall clock minus cluster time; null if it sent none within an hour.
+    offset_ms: Nullable<i64>,
 }
 
-/// The result of an operation.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub(super) enum OperationView {
-    /// The cluster, as its leader reports it.
-    Cluster(ClusterStatus),
-    /// The state hashes of all members at one index.
-    Verification {
-        index: u64,
-        equal: bool,
-        differ: bool,
-        nodes: Vec<HashView>,
-        quarantined: Vec<u64>,
-        /// Number of rows that cannot be, and the first of them; `null` if they were not searched in
-        /// time.
-        row_faults: Option<u64>,
-        first_row_faults: Vec<String>,
-    },
-    /// Cluster time and the wall clocks of all members.
-    Clock {
-        cluster_time: Time,
-        /// The median of the voters' wall clocks minus cluster time.
-        median_offset_ms: Option<i64>,
-        nodes: Vec<WallClockView>,
-    },
-    /// An operation was carried out: always true.
-    Done { done: bool },
+/// An operation was carried out.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Done {
+    /// Always true.
+    pub(super) done: bool,
 }
 
-pub(crate) fn routes() -> Router<App> {
-    Router::new()
-        .route("/cluster", get(cluster_get))
-        .route("/cluster/members", post(member_add))
-        .route("/cluster/members/{id}", delete(member_remove))
-        .route("/cluster/local", get(local_get))
-        .route("/cluster/audit", get(operator_audit_list))
-        .route("/cluster/transfer", post(leader_transfer))
-        .route("/cluster/verify", post(cluster_verify))
-        .route("/cluster/clock", get(clock_get).post(clock_set))
-        .route("/cluster/metrics", get(metrics_history))
-        .route("/cluster/backups", get(backup_status).post(backup_create))
-        .route("/cluster/webhooks/release", post(webhooks_release))
-        .route("/cluster/model", get(model_get).post(model_set).delete(model_cancel))
-        .route("/cluster/model/switch", post(model_force))
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(get_cluster))
+        .routes(routes!(get_local_status))
+        .routes(routes!(add_member))
+        .routes(routes!(remove_member))
+        .routes(routes!(transfer_leader))
+        .routes(routes!(verify_cluster))
+        .routes(routes!(get_clock, set_clock))
+        .routes(routes!(get_metrics_history))
+        .routes(routes!(get_models, set_model, cancel_model_change))
+        .routes(routes!(force_model_switch))
 }
 
-/// The cluster as this node sees it.
-async fn local_get(operator: Operator) -> ApiResult<Json<ClusterStatus>> {
-    operator.local_status().map(Json)
+/// Get the cluster as its leader sees it.
+#[utoipa::path(get, path = "/cluster", tag = "cluster",
+    responses((status = OK, body = ClusterView), OperatorReadErrors))]
+async fn get_cluster(operator: Operator) -> ApiResult<Json<ClusterView>> {
+    match operate(operator, Operation::Status).await? {
+        OperationResult::Status(status) => Ok(Json(status.into())),
+        _ => Err(ApiError::internal()),
+    }
 }
 
-async fn cluster_get(operator: Operator) -> ApiResult<Json<OperationView>> {
-    operate(operator, Operation::Status).await
+/// Get the cluster as this node sees it, also without a leader.
+#[utoipa::path(get, path = "/cluster/local", tag = "cluster",
+    responses((status = OK, body = ClusterView), OperatorReadErrors))]
+async fn get_local_status(operator: Operator) -> ApiResult<Json<ClusterView>> {
+    operator.local_status().map(|status| Json(status.into()))
 }
 
-/// Adds a pristine node: `{"id": 4, "address": "host:port"}`.
-async fn member_add(
+/// Add a pristine node. It becomes a voter once it has the state.
+#[utoipa::path(post, path = "/cluster/members", tag = "cluster", request_body = NewMember,
+    responses((status = ACCEPTED, body = Done), OperatorErrors))]
+async fn add_member(
     operator: Operator,
     ValidJson(request): ValidJson<NewMember>,
-) -> ApiResult<(StatusCode, Json<OperationView>)> {
+) -> ApiResult<(StatusCode, Json<Done>)> {
     let add = Operation::Add { node: request.id.0, address: request.address.0 };
-    Ok((StatusCode::ACCEPTED, operate(operator, add).await?))
+    Ok((StatusCode::ACCEPTED, done(operate(operator, add).await?)?))
 }
 
-async fn member_remove(
-    operator: Operator,
-    NodePath(node): NodePath,
-) -> ApiResult<Json<OperationView>> {
-    operate(operator, Operation::Remove(node)).await
+/// Remove a member.
+#[utoipa::path(delete, path = "/cluster/members/{id}", tag = "cluster", params(NodePath),
+    responses((status = OK, body = Done), OperatorErrors))]
+async fn remove_member(operator: Operator, NodePath(node): NodePath) -> ApiResult<Json<Done>> {
+    done(operate(operator, Operation::Remove(node)).await?)
 }
 
-/// Transfers leadership to another voter: `{"to": 2}`.
-async fn leader_transfer(
+/// Transfer leadership to another voter.
+#[utoipa::path(post, path = "/cluster/transfer", tag = "cluster", request_body = Transfer,
+    responses((status = OK, body = Done), OperatorErrors))]
+async fn transfer_leader(
     operator: Operator,
     ValidJson(request): ValidJson<Transfer>,
-) -> ApiResult<Json<OperationView>> {
-    operate(operator, Operation::Transfer(request.to.0)).await
+) -> ApiResult<Json<Done>> {
+    done(operate(operator, Operation::Transfer(request.to.0)).await?)
 }
 
-async fn cluster_verify(operator: Operator) -> ApiResult<Json<OperationView>> {
-    operate(operator, Operation::Verify).await
+/// Compare the states of all members at one log index.
+#[utoipa::path(post, path = "/cluster/verify", tag = "cluster",
+    responses((status = OK, body = Verification), OperatorErrors))]
+async fn verify_cluster(operator: Operator) -> ApiResult<Json<Verification>> {
+    let OperationResult::Verified(result) = operate(operator, Operation::Verify).await? else {
+        return Err(ApiError::internal());
+    };
+    let node = |(id, hash): &(_, Option<_>)| HashView {
+        id: *id,
+        sha256: hash.map(|hash: [u8; 32]| hex::encode(hash)),
+    };
+    Ok(Json(Verification {
+        index: result.index,
+        equal: result.agrees(),
+        differ: result.differs(),
+        nodes: result.hashes.iter().map(node).collect(),
+        quarantined: result.quarantined,
+        row_faults: result.faults.as_ref().map(|faults| faults.count),
+        first_row_faults: result
+            .faults
+            .iter()
+            .flat_map(|faults| faults.first.iter().map(ToString::to_string))
+            .collect(),
+    }))
 }
 
-async fn clock_get(operator: Operator) -> ApiResult<Json<OperationView>> {
-    operate(operator, Operation::Clock).await
+/// Get cluster time, and the wall clocks of all members.
+#[utoipa::path(get, path = "/cluster/clock", tag = "cluster",
+    responses((status = OK, body = ClockView), OperatorReadErrors))]
+async fn get_clock(operator: Operator) -> ApiResult<Json<ClockView>> {
+    let OperationResult::Clock(clock) = operate(operator, Operation::Clock).await? else {
+        return Err(ApiError::internal());
+    };
+    let offset_ms = |at: Timestamp| at.0.saturating_sub(clock.cluster_time.0) / 1_000;
+    let view =
+        |(id, at): (u64, Option<Timestamp>)| WallClockView { id, offset_ms: at.map(offset_ms) };
+    Ok(Json(ClockView {
+        cluster_time: Time(clock.cluster_time),
+        median_offset_ms: clock.median.map(offset_ms),
+        nodes: clock.wall_clocks.into_iter().map(view).collect(),
+    }))
 }
 
-/// Moves cluster time forward to the median of the voters' wall clocks.
-async fn clock_set(operator: Operator) -> ApiResult<Json<OperationView>> {
-    operate(operator, Operation::SetClock).await
+/// Move cluster time forward to the median of the voters' wall clocks.
+#[utoipa::path(post, path = "/cluster/clock", tag = "cluster",
+    responses((status = OK, body = Done), OperatorErrors))]
+async fn set_clock(operator: Operator) -> ApiResult<Json<Done>> {
+    done(operate(operator, Operation::SetClock).await?)
 }
 
-/// Some metrics of this node in the last hour.
-async fn metrics_history(_: Operator, State(app): State<App>) -> Json<HistoryView> {
+/// Get some metrics of this node in the last hour.
+#[utoipa::path(get, path = "/cluster/metrics", tag = "cluster",
+    responses((status = OK, body = HistoryView), OperatorReadErrors))]
+async fn get_metrics_history(_: Operator, State(app): State<App>) -> Json<HistoryView> {
     Json(app.metrics_history.view())
+}
+
+fn done(result: OperationResult) -> ApiResult<Json<Done>> {
+    match result {
+        OperationResult::Done => Ok(Json(Done { done: true })),
+        _ => Err(ApiError::internal()),
+    }
 }
 
 /// Carries out an operation, also if the caller closes the connection. Logs a change with its
 /// result.
-async fn operate(operator: Operator, operation: Operation) -> ApiResult<Json<OperationView>> {
+async fn operate(operator: Operator, operation: Operation) -> ApiResult<OperationResult> {
     let task = tokio::spawn(async move {
         let result = operator.operate(operation.clone()).await;
         if matches!(operation, Operation::Status | Operation::Clock) {
@@ -170,13 +268,10 @@ async fn operate(operator: Operator, operation: Operation) -> ApiResult<Json<Ope
         let done = result?;
         recorded.map(|()| done)
     });
-    match task.await {
-        Ok(result) => result.map(|result| Json(OperationView::from(result))),
-        Err(panic) => {
-            tracing::error!(%panic, "an operation panicked");
-            Err(ApiError::internal())
-        }
-    }
+    task.await.unwrap_or_else(|panic| {
+        tracing::error!(%panic, "an operation panicked");
+        Err(ApiError::internal())
+    })
 }
 
 /// Records a change of the cluster in the operator's audit log, with its result.
@@ -211,91 +306,45 @@ pub(super) async fn record_act(
     })
 }
 
-impl From<OperationResult> for OperationView {
-    fn from(result: OperationResult) -> Self {
-        match result {
-            OperationResult::Status(status) => Self::Cluster(status),
-            OperationResult::Verified(result) => {
-                let node = |(id, hash): &(_, Option<_>)| HashView {
-                    id: *id,
-                    sha256: hash.map(|hash: [u8; 32]| hex::encode(hash)),
-                };
-                Self::Verification {
-                    index: result.index,
-                    equal: result.agrees(),
-                    differ: result.differs(),
-                    nodes: result.hashes.iter().map(node).collect(),
-                    quarantined: result.quarantined,
-                    row_faults: result.faults.as_ref().map(|faults| faults.count),
-                    first_row_faults: result
-                        .faults
-                        .iter()
-                        .flat_map(|faults| faults.first.iter().map(ToString::to_string))
-                        .collect(),
-                }
-            }
-            OperationResult::Clock(clock) => clock_view(clock),
-            OperationResult::Done => Self::Done { done: true },
+impl From<ClusterStatus> for ClusterView {
+    fn from(status: ClusterStatus) -> Self {
+        Self {
+            leader: status.leader,
+            node: status.node,
+            term: status.term,
+            last_log_index: status.last_log_index,
+            commit_index: status.commit_index,
+            applied_index: status.applied_index,
+            feature_level: status.feature_level,
+            changing: status.changing,
+            members: status.members.into_iter().map(MemberView::from).collect(),
         }
     }
 }
 
-fn clock_view(clock: ClockStatus) -> OperationView {
-    let offset_ms = |at: Timestamp| at.0.saturating_sub(clock.cluster_time.0) / 1_000;
-    let view =
-        |(id, at): (u64, Option<Timestamp>)| WallClockView { id, offset_ms: at.map(offset_ms) };
-    OperationView::Clock {
-        cluster_time: Time(clock.cluster_time),
-        median_offset_ms: clock.median.map(offset_ms),
-        nodes: clock.wall_clocks.into_iter().map(view).collect(),
+impl From<MemberStatus> for MemberView {
+    fn from(member: MemberStatus) -> Self {
+        Self {
+            id: member.node,
+            address: member.address,
+            role: OneOf(member.role),
+            lag: member.lag,
+            last_contact_ms: member.last_contact_ms,
+            disk_full: member.disk_full,
+            version: member.version,
+        }
     }
 }
 
-/// Where a backup goes: a folder or a URL.
-#[derive(Debug, Deserialize)]
-struct NewBackup {
-    url: NonBlank<BACKUP_URL_BYTES_MAX>,
-}
-
-async fn backup_status(_: Operator, State(app): State<App>) -> ApiResult<Json<BackupStatus>> {
-    Ok(Json(app.backups()?.status()))
-}
-
-/// Starts a backup: `{"url": "s3://bucket/path"}`.
-async fn backup_create(
-    operator: Operator,
-    State(app): State<App>,
-    ValidJson(request): ValidJson<NewBackup>,
-) -> ApiResult<(StatusCode, Json<BackupStatus>)> {
-    let url = request.url.0;
-    let started = app.backups()?.start(url.clone());
-    started.map_err(|reason| ApiError::new(ErrorKind::Conflict, "rejected", reason))?;
-    let RequestContext { source, id: request_id, .. } = &*operator.request;
-    let source = source.map(tracing::field::display);
-    tracing::info!(url, source, request_id, "an operator started a backup");
-    let (node, fields) = (format!("node {}", app.node), vec![("url".to_owned(), url)]);
-    // Without a quorum, this copy may be all that is left: it goes on. A failure is logged.
-    let _ = record_act(&operator, AuditAction::BackupCreate, node, fields).await;
-    Ok((StatusCode::ACCEPTED, Json(app.backups()?.status())))
-}
-
-/// Lets the deliveries of a restored cluster go out. The command itself is in the audit log.
-async fn webhooks_release(operator: Operator) -> ApiResult<Json<OperationView>> {
-    operator.submit_for_operator(ReleaseWebhooks).await?;
-    let RequestContext { source, id: request_id, .. } = &*operator.request;
-    let source = source.map(tracing::field::display);
-    tracing::info!(source, request_id, "an operator released the deliveries of webhooks");
-    Ok(Json(OperationView::Done { done: true }))
-}
-
 /// The folder of the next model, the same on every node.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"folder": "/models/next"}))]
 struct NewModel {
-    folder: NonBlank<FOLDER_BYTES_MAX>,
+    folder: ModelFolder,
 }
 
 /// A model.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct ModelView {
     name: String,
     id: String,
@@ -303,13 +352,15 @@ struct ModelView {
 }
 
 /// The model in use, and a change that is under way.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct ModelsView {
     model: ModelView,
-    next: Option<NextView>,
+    /// Null without one.
+    next: Nullable<NextView>,
 }
 
-#[derive(Serialize)]
+/// A change of the model.
+#[derive(Serialize, ToSchema)]
 struct NextView {
     #[serde(flatten)]
     model: ModelView,
@@ -330,7 +381,10 @@ impl From<Model> for ModelView {
     }
 }
 
-async fn model_get(operator: Operator) -> ApiResult<Json<ModelsView>> {
+/// Get the embedding model, and a change that is under way.
+#[utoipa::path(get, path = "/cluster/model", tag = "cluster",
+    responses((status = OK, body = ModelsView), OperatorReadErrors))]
+async fn get_models(operator: Operator) -> ApiResult<Json<ModelsView>> {
     let (cluster, models, embedded, memories) = operator.models().await?;
     let next = models.next.map(|next| NextView {
         folder: next.folder,
@@ -344,23 +398,29 @@ async fn model_get(operator: Operator) -> ApiResult<Json<ModelsView>> {
     Ok(Json(ModelsView { model: cluster.model.clone().into(), next }))
 }
 
-/// Begins to change the model: `{"folder": "/models/next"}`.
-async fn model_set(
+/// Begin to change the model.
+#[utoipa::path(post, path = "/cluster/model", tag = "cluster", request_body = NewModel,
+    responses((status = OK, body = ModelsView), OperatorErrors))]
+async fn set_model(
     operator: Operator,
     ValidJson(request): ValidJson<NewModel>,
 ) -> ApiResult<Json<ModelsView>> {
     operator.set_model(request.folder.0).await?;
-    model_get(operator).await
+    get_models(operator).await
 }
 
-/// Gives up a change.
-async fn model_cancel(operator: Operator) -> ApiResult<Json<ModelsView>> {
+/// Give up a change of the model.
+#[utoipa::path(delete, path = "/cluster/model", tag = "cluster",
+    responses((status = OK, body = ModelsView), OperatorErrors))]
+async fn cancel_model_change(operator: Operator) -> ApiResult<Json<ModelsView>> {
     operator.submit_for_operator(CancelModelChange).await?;
-    model_get(operator).await
+    get_models(operator).await
 }
 
-/// Lets the switch leave members behind that have not loaded the model.
-async fn model_force(operator: Operator) -> ApiResult<Json<ModelsView>> {
+/// Let the switch leave members behind that have not loaded the model.
+#[utoipa::path(post, path = "/cluster/model/switch", tag = "cluster",
+    responses((status = OK, body = ModelsView), OperatorErrors))]
+async fn force_model_switch(operator: Operator) -> ApiResult<Json<ModelsView>> {
     operator.submit_for_operator(ForceModelSwitch).await?;
-    model_get(operator).await
+    get_models(operator).await
 }

@@ -24,6 +24,7 @@ use crate::responses::memory::{Memory, MemoryOrDeleted};
 pub(crate) struct CandidateQuery {
     /// Most groups.
     #[serde(default)]
+    #[param(inline)]
     pub(crate) limit: CandidatesLimit,
     /// `*` is all.
     pub(crate) namespace: Option<Namespace>,
@@ -37,6 +38,7 @@ const _: () = assert!(SUPERSEDED_MAX == 16);
 
 /// Memories to fold into one.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"ids": ["019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c01", "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c02"], "label": "The customer prefers invoices in German, as PDF."}))]
 pub(crate) struct Fold {
     /// Different memories of one namespace.
     #[schema(value_type = Vec<uuid::Uuid>, min_items = 2, max_items = 16)]
@@ -121,6 +123,7 @@ fn details(sources: &[MemoryRecord]) -> Option<Box<Details>> {
 
 /// A memory that was folded from others.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"id": "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c01"}))]
 pub(crate) struct Unfold {
     pub(crate) id: MemoryIdText,
 }
@@ -131,6 +134,7 @@ pub(crate) struct Unfold {
 pub(crate) struct HygieneQuery {
     /// Most examples of each defect. With 1000, all ids of most responses.
     #[serde(default)]
+    #[param(inline)]
     pub(crate) limit: ExamplesLimit,
     /// Continues after this memory: the `next` of a response.
     pub(crate) after: Option<MemoryIdText>,
@@ -167,7 +171,7 @@ pub(crate) struct Unfolded {
 #[utoipa::path(get, path = "/api/v1/agent/consolidation/candidates", tag = "consolidation",
     params(CandidateQuery, NamespaceHeader, ReadHeaders),
     responses((status = OK, body = Candidates), ReadErrors))]
-pub(crate) async fn candidates(
+pub(crate) async fn list_fold_candidates(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
     ValidQuery(query): ValidQuery<CandidateQuery>,
@@ -189,7 +193,7 @@ pub(crate) async fn candidates(
     params(OriginHeaders), request_body = Fold,
     responses((status = CREATED, body = WithNotifications<MemoryOrDeleted>), WriteErrors,
         NotFound))]
-pub(crate) async fn fold(
+pub(crate) async fn fold_memories(
     Agent(session): Agent,
     origin: RequestOrigin,
     ValidJson(body): ValidJson<Fold>,
@@ -207,7 +211,7 @@ pub(crate) async fn fold(
 #[utoipa::path(post, path = "/api/v1/agent/consolidation/unfold", tag = "consolidation",
     request_body = Unfold,
     responses((status = OK, body = WithNotifications<Unfolded>), WriteErrors, NotFound))]
-pub(crate) async fn unfold(
+pub(crate) async fn unfold_memories(
     Agent(session): Agent,
     ValidJson(request): ValidJson<Unfold>,
 ) -> ApiResponse<WithNotifications<Unfolded>> {

@@ -86,7 +86,7 @@ pub(crate) struct UsageView {
 /// Get counts, distributions and recent activity.
 #[utoipa::path(get, path = "/api/v1/admin/dashboard", tag = "analytics", params(ReadHeaders),
     responses((status = OK, body = Dashboard), ReadErrors))]
-pub(crate) async fn dashboard_get(
+pub(crate) async fn get_dashboard(
     AdminRead(session, freshness): AdminRead,
 ) -> ApiResponse<Dashboard> {
     let recent = session.recent_events(None, RECENT_EVENTS, None).await?;
@@ -125,7 +125,7 @@ pub(crate) async fn dashboard_get(
 /// Get the usage of the present calendar month.
 #[utoipa::path(get, path = "/api/v1/admin/usage", tag = "analytics", params(ReadHeaders),
     responses((status = OK, body = UsageView), ReadErrors))]
-pub(crate) async fn usage_get(AdminRead(session, freshness): AdminRead) -> ApiResponse<UsageView> {
+pub(crate) async fn get_usage(AdminRead(session, freshness): AdminRead) -> ApiResponse<UsageView> {
     let (usage, month) = session.usage().await?;
     let (first, last) = days_of(month);
     let body = UsageView {
@@ -212,7 +212,7 @@ pub(crate) struct Numbers {
 #[utoipa::path(get, path = "/api/v1/agent/memory/status", tag = "tenant",
     params(NamespaceQuery, NamespaceHeader, ReadHeaders),
     responses((status = OK, body = MemoryStatus), ReadErrors))]
-pub(crate) async fn memory_status(
+pub(crate) async fn get_memory_status(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
     ValidQuery(query): ValidQuery<NamespaceQuery>,
@@ -249,7 +249,7 @@ pub(crate) async fn memory_status(
 /// Get the storage that memories take.
 #[utoipa::path(get, path = "/api/v1/agent/storage", tag = "tenant", params(ReadHeaders),
     responses((status = OK, body = StorageUse), ReadErrors))]
-pub(crate) async fn storage_get(
+pub(crate) async fn get_storage(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<StorageUse> {
     let filter = Filter { access: session.caller.access.clone(), ..Filter::default() };
@@ -268,7 +268,7 @@ pub(crate) async fn storage_get(
 /// Get numbers of this node and of the tenant. Operators use the Prometheus endpoint instead.
 #[utoipa::path(get, path = "/api/v1/metrics", tag = "tenant", params(ReadHeaders),
     responses((status = OK, body = Numbers), ReadErrors))]
-pub(crate) async fn metrics_json(
+pub(crate) async fn get_metrics(
     State(app): State<App>,
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<Numbers> {

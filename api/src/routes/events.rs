@@ -36,7 +36,7 @@ use crate::service::journal::EventView;
     responses((status = OK, body = StreamItem, content_type = "text/event-stream"),
         (status = CONFLICT, body = crate::responses::Error),
         (status = GONE, body = crate::responses::Error), ReadErrors))]
-pub(crate) async fn event_stream(
+pub(crate) async fn stream_events(
     State(app): State<App>,
     ReaderRead(session, freshness): ReaderRead,
     resume: ResumeHeader,

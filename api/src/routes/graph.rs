@@ -19,6 +19,7 @@ const RELATION_DEFAULT: &str = "related_to";
 /// Two memories and their relation.
 #[derive(Debug, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[schema(example = json!({"source_id": "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c01", "target_id": "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c02", "relation": "explains"}))]
 pub(crate) struct Relation {
     source_id: MemoryIdText,
     /// Another memory.
@@ -44,6 +45,7 @@ impl Relation {
 #[into_params(parameter_in = Query)]
 pub(crate) struct GraphQuery {
     #[serde(default)]
+    #[param(inline)]
     pub(crate) limit: GraphLimit,
     /// `*` is all.
     pub(crate) namespace: Option<Namespace>,
@@ -54,8 +56,10 @@ pub(crate) struct GraphQuery {
 #[into_params(parameter_in = Query)]
 pub(crate) struct NeighbourQuery {
     #[serde(default)]
+    #[param(inline)]
     pub(crate) limit: NeighboursLimit,
     #[serde(default)]
+    #[param(inline)]
     pub(crate) depth: Depth,
 }
 
@@ -135,7 +139,7 @@ pub(crate) struct EdgeCheckView {
 #[utoipa::path(post, path = "/api/v1/agent/graph/relate", tag = "graph", request_body = Relation,
     responses((status = CREATED, body = WithNotifications<EdgeView>),
         (status = OK, body = WithNotifications<EdgeView>), WriteErrors, NotFound))]
-pub(crate) async fn edge_create(
+pub(crate) async fn create_edge(
     Agent(session): Agent,
     ValidJson(request): ValidJson<Relation>,
 ) -> ApiResponse<WithNotifications<EdgeView>> {
@@ -149,7 +153,7 @@ pub(crate) async fn edge_create(
 /// Delete an edge. The same fields, in the query or in the body.
 #[utoipa::path(delete, path = "/api/v1/agent/graph/relate", tag = "graph", params(Relation),
     responses((status = OK, body = EdgeView), WriteErrors, NotFound))]
-pub(crate) async fn edge_delete(
+pub(crate) async fn delete_edge(
     Agent(session): Agent,
     RawQuery(query): RawQuery,
     body: JsonBody,
@@ -164,7 +168,7 @@ pub(crate) async fn edge_delete(
 #[utoipa::path(get, path = "/api/v1/agent/graph/neighbors/{id}", tag = "graph",
     params(MemoryPath, NeighbourQuery, ReadHeaders),
     responses((status = OK, body = Neighbours), ReadErrors, NotFound))]
-pub(crate) async fn neighbours_get(
+pub(crate) async fn get_neighbours(
     ReaderRead(session, freshness): ReaderRead,
     MemoryPath(id): MemoryPath,
     ValidQuery(query): ValidQuery<NeighbourQuery>,
@@ -185,7 +189,7 @@ pub(crate) async fn neighbours_get(
 #[utoipa::path(get, path = "/api/v1/admin/visualize/graph", tag = "graph",
     params(GraphQuery, NamespaceHeader, ReadHeaders),
     responses((status = OK, body = Graph), ReadErrors))]
-pub(crate) async fn graph_get(
+pub(crate) async fn get_graph(
     AdminRead(session, freshness): AdminRead,
     home: NamespaceHeader,
     ValidQuery(query): ValidQuery<GraphQuery>,
@@ -212,7 +216,7 @@ pub(crate) async fn graph_get(
 /// Get the size of the graph of edges.
 #[utoipa::path(get, path = "/api/v1/agent/graph/status", tag = "graph", params(ReadHeaders),
     responses((status = OK, body = GraphStatus), ReadErrors))]
-pub(crate) async fn graph_status(
+pub(crate) async fn get_graph_status(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<GraphStatus> {
     let counts = session.counts().await?;
@@ -224,7 +228,7 @@ pub(crate) async fn graph_status(
 #[utoipa::path(get, path = "/api/v1/agent/graph/verify/{id}", tag = "graph",
     params(MemoryPath, ReadHeaders),
     responses((status = OK, body = EdgeCheckView), ReadErrors, NotFound))]
-pub(crate) async fn graph_verify(
+pub(crate) async fn verify_graph(
     ReaderRead(session, freshness): ReaderRead,
     MemoryPath(id): MemoryPath,
 ) -> ApiResponse<EdgeCheckView> {

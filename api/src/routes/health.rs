@@ -14,14 +14,17 @@ use crate::service::status::Health;
 const INTERFACE_VERSION: &str = "2.9.0";
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(livez)).routes(routes!(readyz)).routes(routes!(status_get))
+    OpenApiRouter::new()
+        .routes(routes!(check_liveness))
+        .routes(routes!(check_readiness))
+        .routes(routes!(get_status))
 }
 
 /// Report whether this node is alive.
 #[utoipa::path(get, path = "/livez", tag = "health", security(()),
     responses((status = OK, description = "It is.", body = String),
         (status = SERVICE_UNAVAILABLE, description = "Restart it.", body = String)))]
-async fn livez(State(app): State<App>) -> (StatusCode, &'static str) {
+async fn check_liveness(State(app): State<App>) -> (StatusCode, &'static str) {
     match app.service.health(app.is_draining()).live {
         true => (StatusCode::OK, "ok\n"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
@@ -32,7 +35,10 @@ async fn livez(State(app): State<App>) -> (StatusCode, &'static str) {
 #[utoipa::path(get, path = "/readyz", tag = "health", security(()),
     responses((status = OK, description = "It is.", body = String),
         (status = SERVICE_UNAVAILABLE, description = "It is not.", body = String)))]
-async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) -> (StatusCode, String) {
+async fn check_readiness(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+) -> (StatusCode, String) {
     let health = app.service.health(app.is_draining());
     let status = if health.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let verbose = query.is_some_and(|query| query.split('&').any(|part| part == "verbose"));
@@ -67,7 +73,7 @@ pub(crate) struct ServiceStatus {
 /// Get the status of the service. Requires no key.
 #[utoipa::path(get, path = "/api/v1/status", tag = "tenant", security(()),
     responses((status = OK, body = ServiceStatus)))]
-async fn status_get(State(app): State<App>) -> Json<ServiceStatus> {
+async fn get_status(State(app): State<App>) -> Json<ServiceStatus> {
     let status = match app.service.health(app.is_draining()) {
         Health { live: false, .. } => "down",
         Health { ready: false, .. } => "degraded",

@@ -39,7 +39,7 @@ struct Example {
 /// Examine memories for duplicates, echoes, contradictions and disuse.
 #[utoipa::path(get, path = "/api/v1/admin/hygiene", tag = "analytics",
     params(HygieneQuery, ReadHeaders), responses((status = OK, body = HygieneReport), ReadErrors))]
-pub(crate) async fn hygiene_get(
+pub(crate) async fn get_hygiene(
     AdminRead(session, freshness): AdminRead,
     ValidQuery(query): ValidQuery<HygieneQuery>,
 ) -> ApiResponse<HygieneReport> {

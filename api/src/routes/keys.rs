@@ -19,6 +19,7 @@ const UNNAMED: &str = "unnamed";
 
 /// A new key.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"name": "support agent", "role": "agent"}))]
 pub(crate) struct NewKey {
     name: Option<KeyName>,
     /// Alias of `name`, which comes first.
@@ -44,6 +45,7 @@ pub(crate) struct NewKey {
 #[into_params(parameter_in = Query)]
 pub(crate) struct KeyQuery {
     #[serde(default)]
+    #[param(inline)]
     limit: KeyLimit,
     /// The `next_cursor` of the page before, or the id of a key: the page begins after it.
     #[param(value_type = Option<String>, pattern = "^[0-9a-f]{16}$")]
@@ -54,6 +56,7 @@ pub(crate) struct KeyQuery {
 
 /// A key's new text.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"overlap_seconds": 600}))]
 pub(crate) struct KeyRotation {
     /// How long the present text stays valid.
     #[schema(default = 3600)]
@@ -114,6 +117,7 @@ impl NewKey {
 
 /// A rule. It replaces the one for the same agent and namespace; policy `default` deletes it.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"agent_id": "support agent", "namespace": "payroll", "policy": "deny"}))]
 pub(crate) struct NewRule {
     /// Id or name of a key, or `*`.
     #[schema(default = "*")]
@@ -125,6 +129,7 @@ pub(crate) struct NewRule {
 
 /// The caller's own namespace; absent clears it.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"namespace": "support"}))]
 pub(crate) struct OwnNamespace {
     #[schema(schema_with = any_namespace)]
     pub(crate) namespace: Option<Namespace>,
@@ -132,6 +137,7 @@ pub(crate) struct OwnNamespace {
 
 /// Changes to a tenant.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"webhook_hosts": ["hooks.example.com"], "guards_locked": true}))]
 pub(crate) struct OrgChanges {
     org_name: Option<OrgName>,
     /// Alias of `org_name`, which comes first.
@@ -223,7 +229,7 @@ pub(crate) struct KeyList {
 /// List the keys, in order of their ids.
 #[utoipa::path(get, path = "/api/v1/keys", tag = "access", params(KeyQuery, ReadHeaders),
     responses((status = OK, body = KeyList), ReadErrors))]
-pub(crate) async fn key_list(
+pub(crate) async fn list_keys(
     AdminRead(session, freshness): AdminRead,
     ValidQuery(query): ValidQuery<KeyQuery>,
 ) -> ApiResponse<KeyList> {
@@ -249,7 +255,7 @@ pub(crate) async fn key_list(
 /// Create a key.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "access", request_body = NewKey,
     responses((status = CREATED, body = CreatedKeyView), UnrepeatedErrors))]
-pub(crate) async fn key_create(
+pub(crate) async fn create_key(
     Admin(session): Admin,
     ValidJson(request): ValidJson<NewKey>,
 ) -> ApiResponse<CreatedKeyView> {
@@ -273,7 +279,7 @@ pub(crate) async fn key_create(
 #[utoipa::path(post, path = "/api/v1/keys/{id}/rotate", tag = "access", params(KeyPath),
     request_body = KeyRotation,
     responses((status = OK, body = CreatedKeyView), UnrepeatedErrors, NotFound))]
-pub(crate) async fn key_rotate(
+pub(crate) async fn rotate_key(
     Admin(session): Admin,
     KeyPath(id): KeyPath,
     ValidJson(request): ValidJson<KeyRotation>,
@@ -288,7 +294,7 @@ pub(crate) async fn key_rotate(
 /// end stays.
 #[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "access", params(KeyPath),
     responses((status = OK, body = DeletedKeyView), WriteErrors, NotFound))]
-pub(crate) async fn key_delete(
+pub(crate) async fn delete_key(
     Admin(session): Admin,
     KeyPath(id): KeyPath,
 ) -> ApiResponse<DeletedKeyView> {

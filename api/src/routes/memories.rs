@@ -51,7 +51,7 @@ pub(crate) struct FeedbackEffect {
         (status = OK, body = WithNotifications<MemoryOrDeleted>,
             description = "The namespace has this text already, and `on_duplicate` is `merge`."),
         WriteErrors, NotFound))]
-pub(crate) async fn memory_create(
+pub(crate) async fn create_memory(
     Agent(session): Agent,
     home: NamespaceHeader,
     origin: RequestOrigin,
@@ -72,7 +72,7 @@ pub(crate) async fn memory_create(
 #[utoipa::path(get, path = "/api/v1/agent/nodes/{id}", tag = "memories",
     params(MemoryPath, MemoryQuery, ReadHeaders),
     responses((status = OK, body = AnchoredMemory), ReadErrors, NotFound))]
-pub(crate) async fn memory_get(
+pub(crate) async fn get_memory(
     ReaderRead(session, freshness): ReaderRead,
     MemoryPath(id): MemoryPath,
     ValidQuery(query): ValidQuery<MemoryQuery>,
@@ -87,7 +87,7 @@ pub(crate) async fn memory_get(
     params(MemoryPath), request_body = MemoryChanges,
     responses((status = OK, body = WithNotifications<MemoryOrDeleted>), WriteErrors,
         NotFound))]
-pub(crate) async fn memory_update(
+pub(crate) async fn update_memory(
     Agent(session): Agent,
     MemoryPath(id): MemoryPath,
     ValidJson(body): ValidJson<MemoryChanges>,
@@ -101,7 +101,7 @@ pub(crate) async fn memory_update(
     params(MemoryPath),
     responses((status = OK, body = WithNotifications<MemoryOrDeleted>), WriteErrors,
         NotFound))]
-pub(crate) async fn memory_delete(
+pub(crate) async fn delete_memory(
     Agent(session): Agent,
     MemoryPath(id): MemoryPath,
     _: ValidJson<IgnoredAny>,
@@ -113,7 +113,7 @@ pub(crate) async fn memory_delete(
 #[utoipa::path(get, path = "/api/v1/agent/nodes", tag = "memories",
     params(ListQuery, NamespaceHeader, ZoneHeader, ReadHeaders),
     responses((status = OK, body = MemoryPage), ReadErrors))]
-pub(crate) async fn memory_list(
+pub(crate) async fn list_memories(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
     zone: ZoneHeader,
@@ -127,7 +127,7 @@ pub(crate) async fn memory_list(
 #[utoipa::path(get, path = "/api/v1/agent/archive", tag = "memories",
     params(ListQuery, NamespaceHeader, ZoneHeader, ReadHeaders),
     responses((status = OK, body = MemoryPage), ReadErrors))]
-pub(crate) async fn archive_list(
+pub(crate) async fn list_archive(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
     zone: ZoneHeader,
@@ -180,7 +180,7 @@ pub(crate) fn respond_one(
 #[utoipa::path(post, path = "/api/v1/agent/nodes/{id}/supersede", tag = "memories",
     params(MemoryPath), request_body = Supersession,
     responses((status = OK, body = WithNotifications<MemoryOrDeleted>), WriteErrors, NotFound))]
-pub(crate) async fn memory_supersede(
+pub(crate) async fn supersede_memory(
     Agent(session): Agent,
     MemoryPath(id): MemoryPath,
     ValidJson(request): ValidJson<Supersession>,
@@ -191,26 +191,26 @@ pub(crate) async fn memory_supersede(
 /// Give feedback on a memory.
 #[utoipa::path(post, path = "/api/v1/feedback", tag = "memories", request_body = Feedback,
     responses((status = OK, body = WithNotifications<FeedbackEffect>), WriteErrors, NotFound))]
-pub(crate) async fn feedback_create(
+pub(crate) async fn give_feedback(
     Agent(session): Agent,
     ValidJson(request): ValidJson<Feedback>,
 ) -> ApiResponse<WithNotifications<FeedbackEffect>> {
-    give_feedback(&session, request.node_id.0, request.signal.0).await
+    submit_feedback(&session, request.node_id.0, request.signal.0).await
 }
 
 /// Give feedback on the memory that the path names.
 #[utoipa::path(post, path = "/api/v1/agent/nodes/{id}/feedback", tag = "memories",
     params(MemoryPath), request_body = FeedbackSignal,
     responses((status = OK, body = WithNotifications<FeedbackEffect>), WriteErrors, NotFound))]
-pub(crate) async fn memory_feedback(
+pub(crate) async fn give_memory_feedback(
     Agent(session): Agent,
     MemoryPath(id): MemoryPath,
     ValidJson(request): ValidJson<FeedbackSignal>,
 ) -> ApiResponse<WithNotifications<FeedbackEffect>> {
-    give_feedback(&session, id, request.signal.0).await
+    submit_feedback(&session, id, request.signal.0).await
 }
 
-async fn give_feedback(
+async fn submit_feedback(
     session: &Session,
     id: MemoryId,
     signal: Signal,
@@ -285,7 +285,7 @@ pub(crate) struct Restored {
 #[utoipa::path(post, path = "/api/v1/agent/nodes/batch", tag = "memories",
     params(NamespaceHeader, OriginHeaders), request_body = NewMemories,
     responses((status = CREATED, body = WithNotifications<Batch>), WriteErrors, NotFound))]
-pub(crate) async fn memory_create_batch(
+pub(crate) async fn create_memories(
     Agent(session): Agent,
     home: NamespaceHeader,
     origin: RequestOrigin,
@@ -318,7 +318,7 @@ pub(crate) async fn memory_create_batch(
 #[utoipa::path(post, path = "/api/v1/agent/nodes/bulk-patch", tag = "memories",
     request_body = BulkChanges,
     responses((status = OK, body = WithNotifications<Updated>), WriteErrors))]
-pub(crate) async fn memory_update_bulk(
+pub(crate) async fn update_memories(
     Agent(session): Agent,
     body: JsonBody,
 ) -> ApiResponse<WithNotifications<Updated>> {
@@ -334,7 +334,7 @@ pub(crate) async fn memory_update_bulk(
 /// deleted. With neither, the request is rejected.
 #[utoipa::path(post, path = "/api/v1/agent/nodes/bulk", tag = "memories", params(NamespaceHeader),
     request_body = BulkDeletion, responses((status = OK, body = BulkDeleted), WriteErrors))]
-pub(crate) async fn memory_delete_bulk(
+pub(crate) async fn delete_memories(
     Agent(session): Agent,
     home: NamespaceHeader,
     ValidJson(request): ValidJson<BulkDeletion>,
@@ -353,7 +353,7 @@ pub(crate) async fn memory_delete_bulk(
 /// Restore several memories from the cold tier.
 #[utoipa::path(post, path = "/api/v1/agent/restore", tag = "memories", request_body = BulkIds,
     responses((status = OK, body = Restored), WriteErrors))]
-pub(crate) async fn memory_restore(
+pub(crate) async fn restore_memories(
     Agent(session): Agent,
     ValidJson(request): ValidJson<BulkIds>,
 ) -> ApiResponse<Restored> {

@@ -4,6 +4,7 @@
 pub(crate) mod activity;
 mod analytics;
 mod audit;
+mod backups;
 mod cluster;
 mod consolidation;
 mod dashboard;
@@ -37,7 +38,6 @@ use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
-use serde_json::Value;
 use tower_http::cors::{AllowHeaders, CorsLayer};
 use url::Url;
 use utoipa_axum::router::OpenApiRouter;
@@ -51,7 +51,7 @@ use crate::host::{known_host, one_host};
 use crate::limits::{BODY_BYTES_MAX, FREE_FORM_BYTES_MAX};
 use crate::mcp::{self, McpProfile};
 use crate::middleware::{around, counted, strict_transport};
-use crate::openapi::complete;
+use crate::openapi;
 
 /// What the public listener offers, by the configuration of the node.
 #[derive(Debug, Clone, Default)]
@@ -72,17 +72,17 @@ pub struct PublicOptions {
 /// An origin is none, or a tool does not exist.
 pub fn public(app: &App, options: PublicOptions) -> Result<Router, String> {
     let aliases = Router::new()
-        .route("/api/v1/agent/fold", post(consolidation::fold))
-        .route("/api/v1/agent/consolidation-candidates", get(consolidation::candidates))
-        .route("/api/v1/agent/stats", get(dashboard::memory_status))
-        .route("/api/v1/agent/recall-analytics", get(analytics::analytics_recall_get))
-        .route("/api/v1/agent/nodes/bulk-delete", post(memories::memory_delete_bulk))
-        .route("/api/v1/agent/memory", post(memories::memory_create).get(memories::memory_list))
+        .route("/api/v1/agent/fold", post(consolidation::fold_memories))
+        .route("/api/v1/agent/consolidation-candidates", get(consolidation::list_fold_candidates))
+        .route("/api/v1/agent/stats", get(dashboard::get_memory_status))
+        .route("/api/v1/agent/recall-analytics", get(analytics::get_recall_totals))
+        .route("/api/v1/agent/nodes/bulk-delete", post(memories::delete_memories))
+        .route("/api/v1/agent/memory", post(memories::create_memory).get(memories::list_memories))
         .route(
             "/api/v1/agent/memory/{id}",
-            get(memories::memory_get)
-                .patch(memories::memory_update)
-                .delete(memories::memory_delete),
+            get(memories::get_memory)
+                .patch(memories::update_memory)
+                .delete(memories::delete_memory),
         );
     let (routes, _) = agents().split_for_parts();
     let (open, _) = health::routes().split_for_parts();
@@ -96,7 +96,7 @@ pub fn public(app: &App, options: PublicOptions) -> Result<Router, String> {
     }));
     let page = guarded(page, DOCS_POLICY);
     // All responses share the bytes.
-    let document = Bytes::from(openapi());
+    let document = Bytes::from(public_openapi());
     let document = get(async move || ([(CONTENT_TYPE, "application/json")], document));
     let mcp =
         mcp::routes(&options.origins, options.has_local_pages, options.profile, options.tools)?;
@@ -141,14 +141,16 @@ fn pages_of(origins: &[String]) -> Result<Option<CorsLayer>, String> {
     Ok(Some(layer))
 }
 
-/// The public interface as OpenAPI 3.1, in JSON.
-pub fn openapi() -> String {
-    format!("{:#}\n", document())
+/// The interface of the operator's listener as OpenAPI 3.1, in JSON.
+pub fn operator_openapi() -> String {
+    let (_, operations) = operators().merge(health::routes()).split_for_parts();
+    format!("{:#}\n", openapi::operator(operations))
 }
 
-fn document() -> Value {
+/// The public interface as OpenAPI 3.1, in JSON.
+pub fn public_openapi() -> String {
     let (_, operations) = agents().merge(health::routes()).split_for_parts();
-    complete(
+    let document = openapi::public(
         operations,
         &[
             ("/api/v1/agent/nodes", "/api/v1/agent/memory"),
@@ -159,68 +161,69 @@ fn document() -> Value {
             ("/api/v1/agent/memory/status", "/api/v1/agent/stats"),
             ("/api/v1/analytics/recall", "/api/v1/agent/recall-analytics"),
         ],
-    )
+    );
+    format!("{document:#}\n")
 }
 
 /// The operations of agents and administrators; they require a key.
 fn agents() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(memories::memory_create, memories::memory_list))
-        .routes(routes!(memories::memory_get, memories::memory_update, memories::memory_delete))
-        .routes(routes!(memories::memory_create_batch))
-        .routes(routes!(memories::memory_update_bulk))
-        .routes(routes!(memories::memory_delete_bulk))
-        .routes(routes!(memories::memory_restore))
-        .routes(routes!(memories::archive_list))
-        .routes(routes!(memories::memory_feedback))
-        .routes(routes!(memories::memory_supersede))
-        .routes(routes!(memories::feedback_create))
-        .routes(routes!(published::boost_batch))
-        .routes(routes!(published::memory_boost))
-        .routes(routes!(published::memory_deprecate))
-        .routes(routes!(published::embed))
-        .routes(routes!(published::embeddings_backfill))
-        .routes(routes!(transfer::export_get))
-        .routes(routes!(transfer::import_post))
-        .routes(routes!(consolidation::candidates))
-        .routes(routes!(consolidation::fold))
-        .routes(routes!(consolidation::unfold))
-        .routes(routes!(search::memory_search))
-        .routes(routes!(search::hot_context))
-        .routes(routes!(search::hot_nodes))
-        .routes(routes!(search::context_load))
-        .routes(routes!(graph::edge_create, graph::edge_delete))
-        .routes(routes!(graph::neighbours_get))
-        .routes(routes!(graph::graph_status))
-        .routes(routes!(graph::graph_verify))
-        .routes(routes!(graph::graph_get))
-        .routes(routes!(dashboard::dashboard_get))
-        .routes(routes!(dashboard::usage_get))
-        .routes(routes!(analytics::recall_analytics_get))
-        .routes(routes!(analytics::analytics_recall_get))
-        .routes(routes!(hygiene::hygiene_get))
-        .routes(routes!(purge::purge))
-        .routes(routes!(audit::audit_list))
-        .routes(routes!(triggers::trigger_list, triggers::trigger_create))
-        .routes(routes!(triggers::trigger_history))
-        .routes(routes!(triggers::trigger_evaluate))
-        .routes(routes!(triggers::delivery_list))
-        .routes(routes!(triggers::delivery_replay))
-        .routes(routes!(events::event_stream))
-        .routes(routes!(triggers::trigger_get, triggers::trigger_update, triggers::trigger_delete))
-        .routes(routes!(keys::key_list, keys::key_create))
-        .routes(routes!(keys::key_delete))
-        .routes(routes!(keys::key_rotate))
-        .routes(routes!(org::rule_list, org::rule_create))
-        .routes(routes!(org::rule_delete))
-        .routes(routes!(org::namespace_default))
-        .routes(routes!(org::auth_verify))
-        .routes(routes!(org::org_get, org::org_update))
-        .routes(routes!(dashboard::memory_status))
-        .routes(routes!(dashboard::storage_get))
-        .routes(routes!(dashboard::metrics_json))
-        .routes(routes!(retention::retention_get, retention::retention_put))
-        .routes(routes!(retention::retention_preview))
+        .routes(routes!(memories::create_memory, memories::list_memories))
+        .routes(routes!(memories::get_memory, memories::update_memory, memories::delete_memory))
+        .routes(routes!(memories::create_memories))
+        .routes(routes!(memories::update_memories))
+        .routes(routes!(memories::delete_memories))
+        .routes(routes!(memories::restore_memories))
+        .routes(routes!(memories::list_archive))
+        .routes(routes!(memories::give_memory_feedback))
+        .routes(routes!(memories::supersede_memory))
+        .routes(routes!(memories::give_feedback))
+        .routes(routes!(published::boost_memories))
+        .routes(routes!(published::boost_memory))
+        .routes(routes!(published::deprecate_memory))
+        .routes(routes!(published::embed_text))
+        .routes(routes!(published::backfill_embeddings))
+        .routes(routes!(transfer::export_memories))
+        .routes(routes!(transfer::import_memories))
+        .routes(routes!(consolidation::list_fold_candidates))
+        .routes(routes!(consolidation::fold_memories))
+        .routes(routes!(consolidation::unfold_memories))
+        .routes(routes!(search::search_memories))
+        .routes(routes!(search::get_hot_context))
+        .routes(routes!(search::list_hottest_memories))
+        .routes(routes!(search::load_context))
+        .routes(routes!(graph::create_edge, graph::delete_edge))
+        .routes(routes!(graph::get_neighbours))
+        .routes(routes!(graph::get_graph_status))
+        .routes(routes!(graph::verify_graph))
+        .routes(routes!(graph::get_graph))
+        .routes(routes!(dashboard::get_dashboard))
+        .routes(routes!(dashboard::get_usage))
+        .routes(routes!(analytics::get_recall_analytics))
+        .routes(routes!(analytics::get_recall_totals))
+        .routes(routes!(hygiene::get_hygiene))
+        .routes(routes!(purge::purge_memories))
+        .routes(routes!(audit::list_audit_entries))
+        .routes(routes!(triggers::list_triggers, triggers::create_trigger))
+        .routes(routes!(triggers::get_trigger_history))
+        .routes(routes!(triggers::evaluate_triggers))
+        .routes(routes!(triggers::list_deliveries))
+        .routes(routes!(triggers::replay_deliveries))
+        .routes(routes!(events::stream_events))
+        .routes(routes!(triggers::get_trigger, triggers::update_trigger, triggers::delete_trigger))
+        .routes(routes!(keys::list_keys, keys::create_key))
+        .routes(routes!(keys::delete_key))
+        .routes(routes!(keys::rotate_key))
+        .routes(routes!(org::list_access_rules, org::set_access_rule))
+        .routes(routes!(org::delete_access_rule))
+        .routes(routes!(org::set_default_namespace))
+        .routes(routes!(org::verify_key))
+        .routes(routes!(org::get_org, org::update_org))
+        .routes(routes!(dashboard::get_memory_status))
+        .routes(routes!(dashboard::get_storage))
+        .routes(routes!(dashboard::get_metrics))
+        .routes(routes!(retention::get_retention, retention::set_retention))
+        .routes(routes!(retention::preview_retention))
         .merge(free_form())
 }
 
@@ -228,10 +231,16 @@ fn agents() -> OpenApiRouter<App> {
 /// its text, so these bodies have a limit of their own.
 fn free_form() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(settings::thermo_get, settings::thermo_update))
-        .routes(routes!(settings::thermo_preview))
-        .routes(routes!(activity::activity_list, activity::activity_create))
+        .routes(routes!(settings::get_settings, settings::update_settings))
+        .routes(routes!(settings::preview_settings))
+        .routes(routes!(activity::list_activity, activity::record_activity))
         .layer(DefaultBodyLimit::max(FREE_FORM_BYTES_MAX))
+}
+
+/// The operations of operators; they require the operator key.
+fn operators() -> OpenApiRouter<App> {
+    let audit = OpenApiRouter::new().routes(routes!(audit::list_operator_audit_entries));
+    cluster::routes().merge(audit).merge(backups::routes()).merge(tenants::routes())
 }
 
 /// The router of the operator's listener: health, all metrics of `registry`, and the cluster,
@@ -239,9 +248,7 @@ fn free_form() -> OpenApiRouter<App> {
 /// as names of this node.
 pub fn operator(app: &App, registry: Registry, hosts: Vec<String>) -> Router {
     let metrics = async move || metrics_get(&registry);
-    let (open, _) = health::routes().split_for_parts();
-    let routes = open.merge(cluster::routes());
-    let routes = routes.merge(tenants::routes());
+    let (routes, _) = health::routes().merge(operators()).split_for_parts();
     let routes = routes.merge(guarded(dashboard_files::routes(), DASHBOARD_POLICY));
     let routes = routes.route("/metrics", get(metrics));
     let routes = routes.layer(from_fn_with_state(Arc::from(hosts), known_host));

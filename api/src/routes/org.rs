@@ -83,7 +83,7 @@ pub(crate) struct Org {
 /// Get the identity of the key.
 #[utoipa::path(get, path = "/api/v1/auth/verify", tag = "tenant", params(ReadHeaders),
     responses((status = OK, body = Identity), ReadErrors))]
-pub(crate) async fn auth_verify(
+pub(crate) async fn verify_key(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<Identity> {
     let tenant = session.tenant().await?;
@@ -115,14 +115,14 @@ pub(crate) async fn auth_verify(
 /// Get the tenant.
 #[utoipa::path(get, path = "/api/v1/org", tag = "tenant", params(ReadHeaders),
     responses((status = OK, body = Org), ReadErrors))]
-pub(crate) async fn org_get(ReaderRead(session, freshness): ReaderRead) -> ApiResponse<Org> {
+pub(crate) async fn get_org(ReaderRead(session, freshness): ReaderRead) -> ApiResponse<Org> {
     Ok(Success::ok(freshness, org(&session).await?))
 }
 
 /// Change the tenant. What the body lacks stays as it is.
 #[utoipa::path(patch, path = "/api/v1/org", tag = "tenant", request_body = OrgChanges,
     responses((status = OK, body = Org), WriteErrors))]
-pub(crate) async fn org_update(
+pub(crate) async fn update_org(
     Admin(session): Admin,
     ValidJson(request): ValidJson<OrgChanges>,
 ) -> ApiResponse<Org> {
@@ -178,7 +178,7 @@ pub(crate) struct RuleList {
 #[utoipa::path(put, path = "/api/v1/namespaces/default", tag = "access",
     request_body = OwnNamespace,
     responses((status = OK, body = OwnNamespaceView), WriteErrors, NotFound))]
-pub(crate) async fn namespace_default(
+pub(crate) async fn set_default_namespace(
     Agent(session): Agent,
     ValidJson(request): ValidJson<OwnNamespace>,
 ) -> ApiResponse<OwnNamespaceView> {
@@ -191,7 +191,9 @@ pub(crate) async fn namespace_default(
 /// List the access rules.
 #[utoipa::path(get, path = "/api/v1/namespaces/acl", tag = "access", params(ReadHeaders),
     responses((status = OK, body = RuleList), ReadErrors))]
-pub(crate) async fn rule_list(AdminRead(session, freshness): AdminRead) -> ApiResponse<RuleList> {
+pub(crate) async fn list_access_rules(
+    AdminRead(session, freshness): AdminRead,
+) -> ApiResponse<RuleList> {
     let rules = session.rules().await?.rules;
     let view = |rule: Rule| RuleView::new(Some(rule.policy), rule);
     Ok(Success::ok(freshness, RuleList { items: rules.into_iter().map(view).collect() }))
@@ -201,7 +203,7 @@ pub(crate) async fn rule_list(AdminRead(session, freshness): AdminRead) -> ApiRe
 #[utoipa::path(post, path = "/api/v1/namespaces/acl", tag = "access", request_body = NewRule,
     responses((status = CREATED, body = RuleView), (status = OK, body = RuleView), WriteErrors,
         NotFound))]
-pub(crate) async fn rule_create(
+pub(crate) async fn set_access_rule(
     Admin(session): Admin,
     ValidJson(request): ValidJson<NewRule>,
 ) -> ApiResponse<RuleView> {
@@ -216,7 +218,7 @@ pub(crate) async fn rule_create(
 /// Delete a rule.
 #[utoipa::path(delete, path = "/api/v1/namespaces/acl/{id}", tag = "access", params(RulePath),
     responses((status = OK, body = RuleView), WriteErrors, NotFound))]
-pub(crate) async fn rule_delete(
+pub(crate) async fn delete_access_rule(
     Admin(session): Admin,
     RulePath(number): RulePath,
 ) -> ApiResponse<RuleView> {

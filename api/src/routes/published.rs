@@ -22,6 +22,7 @@ const _: () = assert!(BULK_MAX == 500);
 
 /// Heats that several memories get.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"boosts": [{"id": "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c01", "heat": 0.7}]}))]
 pub(crate) struct BoostBatch {
     #[schema(value_type = Vec<Boosted>, min_items = 1, max_items = 500)]
     pub(crate) boosts: Items<Boosted, 1, BULK_MAX>,
@@ -36,6 +37,7 @@ pub(crate) struct Boosted {
 
 /// What to add to the heat of a memory.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"strength": 0.2}))]
 pub(crate) struct Boost {
     #[schema(default = 0.3)]
     strength: Option<Strength>,
@@ -70,6 +72,7 @@ impl Boost {
 
 /// Why a memory loses heat.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"reason": "The contract ended."}))]
 pub(crate) struct Deprecation {
     /// Not stored.
     #[expect(dead_code, reason = "validated only")]
@@ -89,6 +92,7 @@ impl Deprecation {
 
 /// A text to embed.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"text": "invoice language"}))]
 pub(crate) struct EmbedText {
     pub(crate) text: FullLabel,
 }
@@ -114,7 +118,7 @@ pub(crate) struct Backfill {
 /// Set the heats of several memories.
 #[utoipa::path(post, path = "/api/v1/agent/boost-batch", tag = "memories", request_body = BoostBatch,
     responses((status = OK, body = WithNotifications<Updated>), WriteErrors))]
-pub(crate) async fn boost_batch(
+pub(crate) async fn boost_memories(
     Agent(session): Agent,
     ValidJson(request): ValidJson<BoostBatch>,
 ) -> ApiResponse<WithNotifications<Updated>> {
@@ -142,7 +146,7 @@ pub(crate) async fn boost_batch(
 #[utoipa::path(post, path = "/api/v1/agent/nodes/{id}/boost", tag = "memories", params(MemoryPath),
     request_body = Boost,
     responses((status = OK, body = WithNotifications<MemoryOrDeleted>), WriteErrors, NotFound))]
-pub(crate) async fn memory_boost(
+pub(crate) async fn boost_memory(
     Agent(session): Agent,
     MemoryPath(id): MemoryPath,
     ValidJson(request): ValidJson<Boost>,
@@ -154,7 +158,7 @@ pub(crate) async fn memory_boost(
 #[utoipa::path(post, path = "/api/v1/agent/nodes/{id}/deprecate", tag = "memories",
     params(MemoryPath), request_body = Deprecation,
     responses((status = OK, body = WithNotifications<MemoryOrDeleted>), WriteErrors, NotFound))]
-pub(crate) async fn memory_deprecate(
+pub(crate) async fn deprecate_memory(
     Agent(session): Agent,
     MemoryPath(id): MemoryPath,
     ValidJson(_): ValidJson<Deprecation>,
@@ -176,7 +180,7 @@ async fn change(
 /// Embed a text, as memories are embedded.
 #[utoipa::path(post, path = "/api/v1/agent/embed", tag = "search", params(ReadHeaders),
     request_body = EmbedText, responses((status = OK, body = Embedding), BodyErrors))]
-pub(crate) async fn embed(
+pub(crate) async fn embed_text(
     ReaderRead(session, freshness): ReaderRead,
     ValidJson(request): ValidJson<EmbedText>,
 ) -> ApiResponse<Embedding> {
@@ -188,7 +192,7 @@ pub(crate) async fn embed(
 /// Report memories that have no vector: none, since each is embedded before it is stored.
 #[utoipa::path(post, path = "/api/v1/agent/backfill-embeddings", tag = "memories",
     params(ReadHeaders), responses((status = OK, body = Backfill), ReadErrors))]
-pub(crate) async fn embeddings_backfill(
+pub(crate) async fn backfill_embeddings(
     ReaderRead(_, freshness): ReaderRead,
 ) -> ApiResponse<Backfill> {
     let message = "every memory has a vector: it is embedded before it is stored";

@@ -12,6 +12,7 @@ use crate::requests::memories::single_namespace;
 /// Which memories to purge: those that fit all of these fields. At least one is required.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(min_properties = 1)]
+#[schema(example = json!({"namespace": "customer-17", "dry_run": true}))]
 pub(crate) struct PurgeRequest {
     /// Memories of this namespace.
     #[schema(schema_with = single_namespace)]
@@ -72,7 +73,7 @@ struct TraceCounts {
 /// journal, their deliveries, and the receipts of their writes are removed.
 #[utoipa::path(post, path = "/api/v1/admin/purge", tag = "memories", request_body = PurgeRequest,
     responses((status = OK, body = Purged), UnrepeatedErrors))]
-pub(crate) async fn purge(
+pub(crate) async fn purge_memories(
     Admin(session): Admin,
     ValidJson(request): ValidJson<PurgeRequest>,
 ) -> ApiResponse<Purged> {

@@ -28,6 +28,7 @@ const _: () = assert!(RETENTION_RULES_MAX == 100);
 /// The rules of a tenant. Of each action, the first one for the namespace and type of a memory
 /// decides.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"rules": [{"namespace": "logs", "action": "delete", "after_days": 30}]}))]
 pub(crate) struct RetentionRules {
     #[schema(value_type = Vec<RetentionRule>, max_items = 100)]
     rules: Items<JsonObject<RetentionRule>, 0, RETENTION_RULES_MAX>,
@@ -84,7 +85,7 @@ pub(crate) struct RetentionPreview {
 /// Get the rules of retention. Keys with restricted access see those of their namespaces.
 #[utoipa::path(get, path = "/api/v1/settings/retention", tag = "settings", params(ReadHeaders),
     responses((status = OK, body = Retention), ReadErrors))]
-pub(crate) async fn retention_get(
+pub(crate) async fn get_retention(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<Retention> {
     let mut rules = session.tenant().await?.retention;
@@ -97,7 +98,7 @@ pub(crate) async fn retention_get(
 /// Replace the rules of retention. The next tick applies them.
 #[utoipa::path(put, path = "/api/v1/settings/retention", tag = "settings",
     request_body = RetentionRules, responses((status = OK, body = Retention), WriteErrors))]
-pub(crate) async fn retention_put(
+pub(crate) async fn set_retention(
     Admin(session): Admin,
     ValidJson(request): ValidJson<RetentionRules>,
 ) -> ApiResponse<Retention> {
@@ -111,7 +112,7 @@ pub(crate) async fn retention_put(
 #[utoipa::path(post, path = "/api/v1/settings/retention/preview", tag = "settings",
     params(ReadHeaders), request_body = RetentionRules,
     responses((status = OK, body = RetentionPreview), BodyErrors))]
-pub(crate) async fn retention_preview(
+pub(crate) async fn preview_retention(
     AdminRead(session, freshness): AdminRead,
     ValidJson(request): ValidJson<RetentionRules>,
 ) -> ApiResponse<RetentionPreview> {

@@ -23,6 +23,7 @@ use crate::responses::memory::{Scored, SearchResult};
 
 /// A search.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"query": "in which language are invoices?", "limit": 5}))]
 pub(crate) struct Search {
     /// At most 64 KiB. Without words the results are ordered by heat.
     pub(crate) query: Query,
@@ -56,6 +57,7 @@ pub(crate) struct Search {
 
 /// A hot context.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"limit": 10, "budget_chars": 4000}))]
 pub(crate) struct HotContext {
     #[serde(default)]
     pub(crate) limit: HotContextLimit,
@@ -72,6 +74,7 @@ pub(crate) struct HotContext {
 #[into_params(parameter_in = Query)]
 pub(crate) struct HotQuery {
     #[serde(default)]
+    #[param(inline)]
     pub(crate) limit: HotNodesLimit,
     pub(crate) memory_type: Option<MemoryTypeWord>,
     /// `*` is all.
@@ -80,6 +83,7 @@ pub(crate) struct HotQuery {
 
 /// A context to load.
 #[derive(Default, Deserialize, ToSchema)]
+#[schema(example = json!({"query": "How does this customer want invoices?", "token_budget": 500}))]
 pub(crate) struct ContextRequest {
     /// What the conversation is about. Without it, the context has the hottest memories only.
     query: Option<Query>,
@@ -109,7 +113,7 @@ impl ContextRequest {
     responses((status = OK, body = Vec<SearchResult>, headers(("X-Hearth-Cold-Matches" = u64,
         description = "Archived memories, up to 100, that contain a word of the query: of a search \
         in the hot tier with fewer results than its limit."))), BodyErrors))]
-pub(crate) async fn memory_search(
+pub(crate) async fn search_memories(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
     zone: ZoneHeader,
@@ -155,7 +159,7 @@ pub(crate) async fn memory_search(
 #[utoipa::path(post, path = "/api/v1/agent/hot-context", tag = "search",
     params(NamespaceHeader, ReadHeaders), request_body = HotContext,
     responses((status = OK, body = Vec<Scored>), BodyErrors))]
-pub(crate) async fn hot_context(
+pub(crate) async fn get_hot_context(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
     ValidJson(request): ValidJson<HotContext>,
@@ -172,7 +176,7 @@ pub(crate) async fn hot_context(
 #[utoipa::path(get, path = "/api/v1/agent/hot_nodes", tag = "search",
     params(HotQuery, NamespaceHeader, ReadHeaders),
     responses((status = OK, body = Vec<Scored>), ReadErrors))]
-pub(crate) async fn hot_nodes(
+pub(crate) async fn list_hottest_memories(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
     ValidQuery(query): ValidQuery<HotQuery>,
@@ -189,7 +193,7 @@ pub(crate) async fn hot_nodes(
 #[utoipa::path(post, path = "/api/v1/agent/context", tag = "search",
     params(NamespaceHeader, ReadHeaders), request_body = ContextRequest,
     responses((status = OK, body = LoadedContext), BodyErrors))]
-pub(crate) async fn context_load(
+pub(crate) async fn load_context(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
     ValidJson(request): ValidJson<ContextRequest>,

@@ -205,7 +205,7 @@ struct TypeForecast {
 /// Get the settings, beside the defaults.
 #[utoipa::path(get, path = "/api/v1/settings/thermo", tag = "settings", params(ReadHeaders),
     responses((status = OK, body = SettingsView), ReadErrors))]
-pub(crate) async fn thermo_get(
+pub(crate) async fn get_settings(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<SettingsView> {
     let thermo = session.settings().await?;
@@ -218,7 +218,7 @@ pub(crate) async fn thermo_get(
 /// Change the named settings; `null` resets one to its default.
 #[utoipa::path(patch, path = "/api/v1/settings/thermo", tag = "settings", request_body = Settings,
     responses((status = OK, body = UpdatedSettings), WriteErrors))]
-pub(crate) async fn thermo_update(
+pub(crate) async fn update_settings(
     Admin(session): Admin,
     ValidJson(request): ValidJson<Settings>,
 ) -> ApiResponse<UpdatedSettings> {
@@ -233,7 +233,7 @@ pub(crate) async fn thermo_update(
 #[utoipa::path(post, path = "/api/v1/settings/thermo/preview", tag = "settings",
     params(ReadHeaders), request_body = Settings,
     responses((status = OK, body = ForecastView), BodyErrors))]
-pub(crate) async fn thermo_preview(
+pub(crate) async fn preview_settings(
     ReaderRead(session, freshness): ReaderRead,
     ValidJson(request): ValidJson<Settings>,
 ) -> ApiResponse<ForecastView> {
@@ -314,6 +314,9 @@ pub(crate) fn schema(are_required: bool) -> Schema {
     }
     // Permanent memories have no factor.
     add("decay_classes.permanent", json!({ "type": "null" }));
+    if !are_required {
+        root["example"] = json!({ "recall": { "heat_weight": 0.5 } });
+    }
     serde_json::from_value(root).expect("a valid schema")
 }
 

@@ -3,11 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use axum::Json;
 use axum::extract::Path;
-use axum::http::StatusCode;
-use axum::routing::{get, post, put};
-use axum::{Json, Router};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use storage::TenantPatch;
 use storage::command::NewTenant;
 use storage::model::id::TenantId;
@@ -15,18 +13,21 @@ use storage::model::tenant::{
     Limit, OwnLimits, TENANT_NAME_BYTES_MAX, TIER_NAME_BYTES_MAX, TenantState, Tier,
 };
 
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
 use crate::admission::request::RequestContext;
-use crate::app::App;
-use crate::error::{ApiError, ApiResult};
+use crate::openapi::{OperatorErrors, OperatorReadErrors};
+use crate::prelude::*;
 use crate::requests::headers::TenantPath;
 use crate::requests::numbers::Whole;
-use crate::requests::values::{NonBlank, OneOf};
-use crate::requests::{ValidJson, ValidQuery};
-use crate::responses::Time;
+use crate::requests::values::NonBlank;
 use crate::service::Operator;
 use crate::service::tenants::TenantSummary;
 
 type TenantName = NonBlank<TENANT_NAME_BYTES_MAX>;
+type TenantStateWord = OneOf<TenantState>;
 type TierName = NonBlank<TIER_NAME_BYTES_MAX>;
 /// Limits by name; null is unlimited.
 type LimitValues = BTreeMap<LimitWord, Option<Whole<0, { i64::MAX as u64 }>>>;
@@ -48,33 +49,41 @@ impl TryFrom<String> for LimitWord {
 }
 
 /// A tenant to create.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"name": "Example Ltd", "limits": {"memories": 100000}}))]
 struct TenantRequest {
     name: TenantName,
     tier: Option<TierName>,
     #[serde(default)]
+    #[schema(value_type = BTreeMap<String, Option<u64>>)]
     limits: LimitValues,
 }
 
 /// Changes of a tenant; absent fields stay as they are.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"state": "suspended"}))]
 struct TenantChanges {
     name: Option<TenantName>,
     tier: Option<TierName>,
-    state: Option<OneOf<TenantState>>,
+    state: Option<TenantStateWord>,
     /// Replaces all limits of its own.
+    #[schema(value_type = Option<BTreeMap<String, Option<u64>>>)]
     limits: Option<LimitValues>,
 }
 
 /// The tenant's name, so that a wrong id deletes nothing.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct Confirmation {
+    #[param(inline)]
     name: TenantName,
 }
 
 /// Limits of a tier.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"limits": {"memories": 1000000, "requests_per_minute": 6000}}))]
 struct TierLimits {
+    #[schema(value_type = BTreeMap<String, Option<u64>>)]
     limits: LimitValues,
     /// Whether new tenants that name no tier get this one.
     #[serde(default)]
@@ -82,29 +91,29 @@ struct TierLimits {
 }
 
 /// A limit, and what is used of it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct LimitView {
     /// Null is unlimited.
-    max: Option<u64>,
+    max: Nullable<u64>,
     /// Null where it is not a count of things that exist.
-    used: Option<u64>,
+    used: Nullable<u64>,
     /// Whether it is the tenant's own, and not that of its tier.
     own: bool,
 }
 
 /// A tenant.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct TenantView {
     id: u32,
     name: String,
     tier: String,
-    state: &'static str,
+    state: TenantStateWord,
     created_at: Time,
     limits: BTreeMap<&'static str, LimitView>,
 }
 
 /// A tenant that was created.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct CreatedTenantView {
     #[serde(flatten)]
     tenant: TenantView,
@@ -113,7 +122,7 @@ struct CreatedTenantView {
 }
 
 /// A key that was created.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct AdminKeyView {
     id: String,
     /// Its text: returned this once.
@@ -121,7 +130,7 @@ struct AdminKeyView {
 }
 
 /// What was deleted with a tenant.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct DeletedTenantView {
     id: u32,
     memories: u64,
@@ -134,7 +143,7 @@ struct DeletedTenantView {
 }
 
 /// A tier.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct TierView {
     name: String,
     /// Whether new tenants that name no tier get it.
@@ -143,36 +152,46 @@ struct TierView {
     limits: BTreeMap<&'static str, u64>,
 }
 
-#[derive(Serialize)]
+/// All tenants, in the order of their ids.
+#[derive(Serialize, ToSchema)]
 struct TenantList {
     tenants: Vec<TenantView>,
 }
 
-#[derive(Serialize)]
+/// All tiers.
+#[derive(Serialize, ToSchema)]
 struct TierList {
     tiers: Vec<TierView>,
 }
 
-pub(crate) fn routes() -> Router<App> {
-    let tenant = get(tenant_get).patch(tenant_update).delete(tenant_delete);
-    Router::new()
-        .route("/cluster/tenants", get(tenant_list).post(tenant_create))
-        .route("/cluster/tenants/{id}", tenant)
-        .route("/cluster/tenants/{id}/keys", post(admin_key_create))
-        .route("/cluster/tiers", get(tier_list))
-        .route("/cluster/tiers/{name}", put(tier_put).delete(tier_delete))
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list_tenants, create_tenant))
+        .routes(routes!(get_tenant, update_tenant, delete_tenant))
+        .routes(routes!(create_admin_key))
+        .routes(routes!(list_tiers))
+        .routes(routes!(put_tier, delete_tier))
 }
 
-async fn tenant_list(operator: Operator) -> ApiResult<Json<TenantList>> {
+/// List all tenants.
+#[utoipa::path(get, path = "/cluster/tenants", tag = "tenants",
+    responses((status = OK, body = TenantList), OperatorReadErrors))]
+async fn list_tenants(operator: Operator) -> ApiResult<Json<TenantList>> {
     let tenants = operator.tenants().await?;
     Ok(Json(TenantList { tenants: tenants.into_iter().map(TenantView::from).collect() }))
 }
 
-async fn tenant_get(operator: Operator, TenantPath(id): TenantPath) -> ApiResult<Json<TenantView>> {
+/// Get a tenant.
+#[utoipa::path(get, path = "/cluster/tenants/{id}", tag = "tenants", params(TenantPath),
+    responses((status = OK, body = TenantView), OperatorReadErrors, NotFound))]
+async fn get_tenant(operator: Operator, TenantPath(id): TenantPath) -> ApiResult<Json<TenantView>> {
     Ok(Json(operator.tenant(id).await?.into()))
 }
 
-async fn tenant_create(
+/// Create a tenant, and its first key.
+#[utoipa::path(post, path = "/cluster/tenants", tag = "tenants", request_body = TenantRequest,
+    responses((status = CREATED, body = CreatedTenantView), OperatorErrors))]
+async fn create_tenant(
     operator: Operator,
     ValidJson(request): ValidJson<TenantRequest>,
 ) -> ApiResult<(StatusCode, Json<CreatedTenantView>)> {
@@ -184,7 +203,11 @@ async fn tenant_create(
     Ok((StatusCode::CREATED, Json(body)))
 }
 
-async fn tenant_update(
+/// Change a tenant: rename, suspend, or set limits.
+#[utoipa::path(patch, path = "/cluster/tenants/{id}", tag = "tenants", params(TenantPath),
+    request_body = TenantChanges,
+    responses((status = OK, body = TenantView), OperatorErrors, NotFound))]
+async fn update_tenant(
     operator: Operator,
     TenantPath(id): TenantPath,
     ValidJson(request): ValidJson<TenantChanges>,
@@ -200,8 +223,10 @@ async fn tenant_update(
     Ok(Json(operator.tenant(id).await?.into()))
 }
 
-/// Creates an admin key of a tenant: its own may be lost.
-async fn admin_key_create(
+/// Create an admin key of a tenant: its own may be lost.
+#[utoipa::path(post, path = "/cluster/tenants/{id}/keys", tag = "tenants", params(TenantPath),
+    responses((status = CREATED, body = AdminKeyView), OperatorErrors, NotFound))]
+async fn create_admin_key(
     operator: Operator,
     TenantPath(id): TenantPath,
 ) -> ApiResult<(StatusCode, Json<AdminKeyView>)> {
@@ -211,7 +236,10 @@ async fn admin_key_create(
     Ok((StatusCode::CREATED, Json(body)))
 }
 
-async fn tenant_delete(
+/// Delete a suspended tenant with all that it holds.
+#[utoipa::path(delete, path = "/cluster/tenants/{id}", tag = "tenants", params(TenantPath, Confirmation),
+    responses((status = OK, body = DeletedTenantView), OperatorErrors, NotFound))]
+async fn delete_tenant(
     operator: Operator,
     TenantPath(id): TenantPath,
     ValidQuery(confirmation): ValidQuery<Confirmation>,
@@ -230,12 +258,19 @@ async fn tenant_delete(
     }))
 }
 
-async fn tier_list(operator: Operator) -> ApiResult<Json<TierList>> {
+/// List all tiers.
+#[utoipa::path(get, path = "/cluster/tiers", tag = "tenants",
+    responses((status = OK, body = TierList), OperatorReadErrors))]
+async fn list_tiers(operator: Operator) -> ApiResult<Json<TierList>> {
     let tiers = operator.tiers().await?;
     Ok(Json(TierList { tiers: tiers.into_iter().map(TierView::from).collect() }))
 }
 
-async fn tier_put(
+/// Create or replace a tier.
+#[utoipa::path(put, path = "/cluster/tiers/{name}", tag = "tenants",
+    params(("name" = TierName, Path, description = "Its name.")), request_body = TierLimits,
+    responses((status = OK, body = TierView), OperatorErrors))]
+async fn put_tier(
     operator: Operator,
     Path(name): Path<String>,
     ValidJson(request): ValidJson<TierLimits>,
@@ -251,7 +286,11 @@ async fn tier_put(
     Ok(Json(tier.into()))
 }
 
-async fn tier_delete(operator: Operator, Path(name): Path<String>) -> ApiResult<Json<TierView>> {
+/// Delete a tier that no tenant has.
+#[utoipa::path(delete, path = "/cluster/tiers/{name}", tag = "tenants",
+    params(("name" = TierName, Path, description = "Its name.")),
+    responses((status = OK, body = TierView), OperatorErrors, NotFound))]
+async fn delete_tier(operator: Operator, Path(name): Path<String>) -> ApiResult<Json<TierView>> {
     let tier = operator.put_tier(name, None, false).await?;
     tracing::info!(tier = tier.name, source = ?operator.request.source, "tier deleted");
     Ok(Json(tier.into()))
@@ -282,7 +321,7 @@ impl From<TenantSummary> for TenantView {
             limits: limits.into_iter().map(view).collect(),
             name: row.name,
             tier: row.tier,
-            state: row.state.name(),
+            state: OneOf(row.state),
             created_at: Time(row.created_at),
         }
     }

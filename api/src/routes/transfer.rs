@@ -40,7 +40,7 @@ const LINES: &str = "application/x-ndjson";
 #[utoipa::path(get, path = "/api/v1/export", tag = "transfer",
     params(ExportQuery, NamespaceHeader, ReadHeaders),
     responses((status = OK, body = ExportLine, content_type = "application/x-ndjson"), ReadErrors))]
-pub(crate) async fn export_get(
+pub(crate) async fn export_memories(
     State(app): State<App>,
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
@@ -183,7 +183,7 @@ impl From<ImportOutcome> for ImportResult {
 #[utoipa::path(post, path = "/api/v1/import", tag = "transfer", params(ImportQuery),
     request_body(content = ImportedMemoryLine, content_type = "application/x-ndjson"),
     responses((status = OK, body = ImportResult), UnrepeatedErrors))]
-pub(crate) async fn import_post(
+pub(crate) async fn import_memories(
     Admin(session): Admin,
     ValidQuery(query): ValidQuery<ImportQuery>,
     body: JsonBody,

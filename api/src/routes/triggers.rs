@@ -61,7 +61,7 @@ pub(crate) enum TriggerOrDeleted {
 /// List the triggers. Keys with restricted access see their own.
 #[utoipa::path(get, path = "/api/v1/triggers", tag = "triggers", params(TriggerQuery, ReadHeaders),
     responses((status = OK, body = TriggerList), ReadErrors))]
-pub(crate) async fn trigger_list(
+pub(crate) async fn list_triggers(
     ReaderRead(session, freshness): ReaderRead,
     ValidQuery(query): ValidQuery<TriggerQuery>,
 ) -> ApiResponse<TriggerList> {
@@ -79,7 +79,7 @@ pub(crate) async fn trigger_list(
 #[utoipa::path(post, path = "/api/v1/triggers", tag = "triggers",
     request_body = NewTrigger,
     responses((status = CREATED, body = TriggerOrDeleted), WriteErrors))]
-pub(crate) async fn trigger_create(
+pub(crate) async fn create_trigger(
     Agent(session): Agent,
     ValidJson(body): ValidJson<NewTrigger>,
 ) -> ApiResponse<TriggerOrDeleted> {
@@ -101,7 +101,7 @@ pub(crate) async fn trigger_create(
 #[utoipa::path(get, path = "/api/v1/triggers/{id}", tag = "triggers",
     params(TriggerPath, ReadHeaders),
     responses((status = OK, body = TriggerView), ReadErrors, NotFound))]
-pub(crate) async fn trigger_get(
+pub(crate) async fn get_trigger(
     ReaderRead(session, freshness): ReaderRead,
     TriggerPath(id): TriggerPath,
 ) -> ApiResponse<TriggerView> {
@@ -113,7 +113,7 @@ pub(crate) async fn trigger_get(
 #[utoipa::path(patch, path = "/api/v1/triggers/{id}", tag = "triggers", params(TriggerPath),
     request_body = TriggerChanges,
     responses((status = OK, body = TriggerView), WriteErrors, NotFound))]
-pub(crate) async fn trigger_update(
+pub(crate) async fn update_trigger(
     Agent(session): Agent,
     TriggerPath(id): TriggerPath,
     ValidJson(request): ValidJson<TriggerChanges>,
@@ -129,7 +129,7 @@ pub(crate) async fn trigger_update(
 /// Delete a trigger. Its history stays; its pending deliveries are cancelled.
 #[utoipa::path(delete, path = "/api/v1/triggers/{id}", tag = "triggers", params(TriggerPath),
     responses((status = NO_CONTENT), WriteErrors, NotFound))]
-pub(crate) async fn trigger_delete(
+pub(crate) async fn delete_trigger(
     Agent(session): Agent,
     TriggerPath(id): TriggerPath,
 ) -> ApiResult<(StatusCode, HeaderMap)> {
@@ -141,7 +141,7 @@ pub(crate) async fn trigger_delete(
 /// would not. For `on_decay` and `on_threshold`: if a tick came now. Nothing fires.
 #[utoipa::path(post, path = "/api/v1/triggers/evaluate", tag = "triggers", params(ReadHeaders),
     request_body = Evaluate, responses((status = OK, body = Evaluation), BodyErrors, NotFound))]
-pub(crate) async fn trigger_evaluate(
+pub(crate) async fn evaluate_triggers(
     ReaderRead(session, freshness): ReaderRead,
     ValidJson(request): ValidJson<Evaluate>,
 ) -> ApiResponse<Evaluation> {
@@ -196,7 +196,7 @@ struct HistoryItem {
 /// List firings and delivery attempts, the latest first.
 #[utoipa::path(get, path = "/api/v1/triggers/history", tag = "triggers",
     params(HistoryQuery, ReadHeaders), responses((status = OK, body = History), ReadErrors))]
-pub(crate) async fn trigger_history(
+pub(crate) async fn get_trigger_history(
     ReaderRead(session, freshness): ReaderRead,
     ValidQuery(query): ValidQuery<HistoryQuery>,
 ) -> ApiResponse<History> {
@@ -299,7 +299,7 @@ pub(crate) struct Replayed {
 /// List pending deliveries and dead letters.
 #[utoipa::path(get, path = "/api/v1/triggers/deliveries", tag = "triggers",
     params(DeliveryQuery, ReadHeaders), responses((status = OK, body = DeliveryPage), ReadErrors))]
-pub(crate) async fn delivery_list(
+pub(crate) async fn list_deliveries(
     ReaderRead(session, freshness): ReaderRead,
     ValidQuery(query): ValidQuery<DeliveryQuery>,
 ) -> ApiResponse<DeliveryPage> {
@@ -313,7 +313,7 @@ pub(crate) async fn delivery_list(
 /// Make dead letters pending again: one, or all if none is named.
 #[utoipa::path(post, path = "/api/v1/triggers/deliveries/replay", tag = "triggers",
     request_body = Replay, responses((status = OK, body = Replayed), WriteErrors, NotFound))]
-pub(crate) async fn delivery_replay(
+pub(crate) async fn replay_deliveries(
     Agent(session): Agent,
     ValidJson(request): ValidJson<Replay>,
 ) -> ApiResponse<Replayed> {

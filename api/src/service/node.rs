@@ -2,7 +2,6 @@
 //! and secrets of webhooks.
 
 use futures::future::BoxFuture;
-use serde::Serialize;
 use storage::model::access::Caller;
 use storage::model::cluster::Model;
 use storage::model::id::{KeyId, TenantId, TriggerId};
@@ -73,7 +72,7 @@ pub trait Backups: Send + Sync {
 }
 
 /// The backups of this process.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default)]
 pub struct BackupStatus {
     /// The backup that is under way.
     pub running: Option<BackupProgress>,
@@ -84,7 +83,7 @@ pub struct BackupStatus {
 }
 
 /// Progress of a backup.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default)]
 pub struct BackupProgress {
     /// Where it goes.
     pub url: String,
@@ -97,7 +96,7 @@ pub struct BackupProgress {
 }
 
 /// A backup.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct BackupSummary {
     /// Its id.
     pub id: String,

@@ -1,8 +1,9 @@
-// The types of requests and responses. Those of agents and administrators come from the OpenAPI
-// document; those of operators are those of api/src/routes/cluster.rs and tenants.rs.
+// The types of requests and responses, from the OpenAPI documents of both listeners.
 import type { components } from "./schema";
+import type { components as OperatorComponents } from "./schema-operator";
 
 type Schemas = components["schemas"];
+type OperatorSchemas = OperatorComponents["schemas"];
 
 export type Memory = Schemas["Memory"];
 /** Of a request with `anchor`. */
@@ -92,61 +93,11 @@ export const TRIGGER_EVENTS = [
 ] as const satisfies readonly (readonly [TriggerEvent, string])[];
 export const DECAY_CLASSES = ["volatile", "normal", "persistent", "permanent"] as const;
 
-export interface Member {
-  id: number;
-  address: string;
-  role: string;
-  lag: number | null;
-  last_contact_ms: number | null;
-  disk_full: boolean;
-  version: string | null;
-}
-
-export interface Cluster {
-  leader: number;
-  term: number;
-  last_log_index: number;
-  feature_level: number;
-  changing: boolean;
-  members: Member[];
-}
-
-export interface Verification {
-  index: number;
-  equal: boolean;
-  differ: boolean;
-  nodes: { id: number; sha256: string | null }[];
-  quarantined: number[];
-}
-
-export interface Clock {
-  cluster_time: string;
-  median_offset_ms: number | null;
-  nodes: { id: number; offset_ms: number | null }[];
-}
-
-export interface Backups {
-  running: { url: string; total_bytes: number; done_bytes: number; uploaded_bytes: number } | null;
-  last: { id: string; index: number; bytes: number; uploaded_bytes: number; state_sha256: string } | null;
-  error: string | null;
-}
-
-export interface MetricsHistory {
-  interval_seconds: number;
-  at: number[];
-  series: Record<string, (number | null)[]>;
-}
-
-export interface Tenant {
-  id: number;
-  name: string;
-  tier: string;
-  state: string;
-  created_at: string;
-  limits: Record<string, { max: number | null; used: number | null; own: boolean }>;
-}
-
-export interface Tier {
-  name: string;
-  limits: Record<string, number>;
-}
+export type Member = OperatorSchemas["MemberView"];
+export type Cluster = OperatorSchemas["ClusterView"];
+export type Verification = OperatorSchemas["Verification"];
+export type Clock = OperatorSchemas["ClockView"];
+export type Backups = OperatorSchemas["BackupsView"];
+export type MetricsHistory = OperatorSchemas["HistoryView"];
+export type Tenant = OperatorSchemas["TenantView"];
+export type Tier = OperatorSchemas["TierView"];

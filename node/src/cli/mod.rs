@@ -91,7 +91,11 @@ enum Command {
     /// Run a development cluster, show its features, and keep it running
     Demo,
     /// Print the OpenAPI 3.1 document of the interface
-    Openapi,
+    Openapi {
+        /// That of the operator's listener
+        #[arg(long)]
+        operator: bool,
+    },
     /// Print completions for a shell, or write manual pages
     #[command(subcommand)]
     Shell(completions::Shell),
@@ -165,8 +169,9 @@ async fn execute(command: Command) -> Result<(), Failure> {
         Command::Dev(dev) => Ok(dev.run().await?),
         Command::Demo => Ok(demo::run().await?),
         Command::Shell(shell) => shell.run(Cli::command()),
-        Command::Openapi => {
-            let written = std::io::stdout().write_all(api::openapi().as_bytes());
+        Command::Openapi { operator } => {
+            let document = if operator { api::operator_openapi() } else { api::public_openapi() };
+            let written = std::io::stdout().write_all(document.as_bytes());
             Ok(written.map_err(cannot("write to standard output"))?)
         }
     }

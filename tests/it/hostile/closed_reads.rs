@@ -68,29 +68,31 @@ fn reads(tools: &[String]) -> Vec<(Method, String, Value)> {
     let mut reads = Vec::new();
     for (method, path, operation) in document.operations() {
         let name = string(&operation["operationId"]);
-        let is_of_time = ["event_stream", "metrics_json", "status_get", "storage_get"];
+        let is_of_time = ["stream_events", "get_metrics", "get_status", "get_storage"];
         if operation["responses"].get("504").is_some() || is_of_time.contains(&name) {
             continue;
         }
         let path = path.replace("{id}", &memory_of(5));
         let body = match name {
-            "context_load" => json!({"query": "report of harbour"}),
-            "embed" => json!({"text": "water"}),
-            "hot_context" => json!({"limit": 50}),
-            "memory_search" => json!({"query": "report of river 1", "limit": 50, "explain": true}),
-            "retention_preview" => {
+            "load_context" => json!({"query": "report of harbour"}),
+            "embed_text" => json!({"text": "water"}),
+            "get_hot_context" => json!({"limit": 50}),
+            "search_memories" => {
+                json!({"query": "report of river 1", "limit": 50, "explain": true})
+            }
+            "preview_retention" => {
                 json!({"rules": [{"namespace": "open", "action": "delete", "after_days": 1}]})
             }
-            "thermo_preview" => json!({"tick": {"interval": 60}}),
-            "trigger_evaluate" => json!({"event": "on_store", "node_id": memory_of(5)}),
+            "preview_settings" => json!({"tick": {"interval": 60}}),
+            "evaluate_triggers" => json!({"event": "on_store", "node_id": memory_of(5)}),
             _ => Value::Null,
         };
         reads.push((method.clone(), path.clone(), body));
         let queries: &[&str] = match name {
-            "memory_list" => &["?tier=cold", "?search=river", "?sort=heat", "?namespace=closed"],
-            "neighbours_get" => &["?depth=2&limit=50"],
-            "audit_list" => &["?chain=data"],
-            "graph_get" => &["?namespace=closed"],
+            "list_memories" => &["?tier=cold", "?search=river", "?sort=heat", "?namespace=closed"],
+            "get_neighbours" => &["?depth=2&limit=50"],
+            "list_audit_entries" => &["?chain=data"],
+            "get_graph" => &["?namespace=closed"],
             _ => &[],
         };
         let with_query =

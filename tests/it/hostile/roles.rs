@@ -90,7 +90,7 @@ async fn requests_without_a_key_get_nothing() {
             }
         }
     }
-    assert_eq!(Vec::from_iter(open), ["livez", "readyz", "status_get"]);
+    assert_eq!(Vec::from_iter(open), ["check_liveness", "check_readiness", "get_status"]);
 }
 
 /// Headers, and fields of bodies, that a proxy or a framework could interpret.
