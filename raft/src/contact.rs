@@ -40,7 +40,7 @@ use serde::{Deserialize, Serialize};
 use storage::model::id::Timestamp;
 use storage::model::release::Release;
 
-use crate::leader::clock::AppliedStamp;
+use crate::system_clock::AppliedStamp;
 use crate::system_clock::ClockReading;
 use crate::types::NodeId;
 
@@ -348,7 +348,7 @@ impl Freshness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leader::clock::median;
+    use crate::system_clock::median;
 
     const SECOND: i64 = Timestamp::SECOND_MICROS;
 

@@ -1,5 +1,8 @@
 //! Outcomes of submitted commands, and errors of submits, reads and the start of a node.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde::{Deserialize, Serialize};
 use storage::{Accepted, Rejection};
 
@@ -82,4 +85,17 @@ pub enum StartError {
     /// Raft could not start or bootstrap.
     #[error("raft cannot start: {0}")]
     Raft(String),
+}
+
+/// The exclusive right to end a command: held by the executor, which decides it, or by the
+/// submitter, which cancels it. A submitter that takes the claim is sure that the command has
+/// no effect.
+#[derive(Clone, Default)]
+pub(crate) struct Claim(Arc<AtomicBool>);
+
+impl Claim {
+    /// True for the first caller only.
+    pub(crate) fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
 }

@@ -24,7 +24,7 @@ use storage::Command;
 use tokio::time::Instant;
 
 use crate::error::{ReadError, SubmitError, SubmitResult};
-use crate::leader::rates::{Grant, GrantRequest};
+use crate::grants::{Grant, GrantRequest};
 use crate::membership::operations::Operator;
 use crate::network::client::Channel;
 use crate::network::message::{Rpc, RpcError, RpcResponse};
@@ -108,7 +108,7 @@ async fn submit_to(
     match response {
         Ok(RpcResponse::Submitted(submitted, is_shared)) => {
             if is_shared {
-                shared.leader_used.record_shared(Instant::now());
+                shared.used.leader.record_shared(Instant::now());
             }
             submitted
         }

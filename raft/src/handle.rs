@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::fault::Fault;
 use crate::forward;
-use crate::leader::rates::{Grant, GrantRequest};
+use crate::grants::{Grant, GrantRequest};
 use crate::membership::operations::{Operator, status};
 use crate::network::client::{PeerTls, causes};
 use crate::operation::{ClusterStatus, OperateError, OperateResult, Operation, OperationResult};
@@ -148,7 +148,7 @@ impl Handle {
     /// accepts only commands of API keys that remove something, and those of the service itself.
     pub fn set_memory(&self, resident: u64, limit: u64) {
         if let Some(shared) = self.shared() {
-            shared.memory_full.store(resident > limit, Ordering::Relaxed);
+            shared.reported.memory_full.store(resident > limit, Ordering::Relaxed);
             shared.incoming.set_memory(resident, limit);
         }
     }
@@ -164,7 +164,7 @@ impl Handle {
     /// Sets whether this node lacks the next embedding model, and another one should lead.
     pub fn set_lacks_model(&self, lacks: bool) {
         if let Some(shared) = self.shared() {
-            shared.lacks_model.store(lacks, Ordering::Relaxed);
+            shared.reported.lacks_model.store(lacks, Ordering::Relaxed);
         }
     }
 
@@ -265,7 +265,7 @@ impl Handle {
             applied_index: *shared.applied.borrow(),
             snapshot_index: metrics.snapshot.map_or(0, |id| id.index()),
             purged_index: metrics.purged.map_or(0, |id| id.index()),
-            queued: shared.queue.lock().len(),
+            queued: shared.leading.queue_len(),
             quarantine: None,
         }
     }
@@ -293,18 +293,18 @@ impl Handle {
     /// Records a request of a tenant at this node.
     pub fn record_use(&self, tenant: TenantId) {
         if let Some(shared) = self.shared() {
-            shared.used.record(tenant, Instant::now());
+            shared.used.node.record(tenant, Instant::now());
         }
     }
 
     /// Whether several tenants use this node: with requests, or with commands from other nodes.
     pub fn is_shared(&self) -> bool {
-        self.shared().is_some_and(|shared| shared.used.is_shared(Instant::now()))
+        self.shared().is_some_and(|shared| shared.used.node.is_shared(Instant::now()))
     }
 
     /// Whether several tenants use the leader, as its last responses to this node say.
     pub fn is_leader_shared(&self) -> bool {
-        self.shared().is_some_and(|shared| shared.leader_used.is_shared(Instant::now()))
+        self.shared().is_some_and(|shared| shared.used.leader.is_shared(Instant::now()))
     }
 
     /// A new folder for a copy of the state. `None` on a quarantined node, whose state must not be

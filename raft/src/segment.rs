@@ -192,7 +192,7 @@ impl Handle {
     /// before it reaches its greatest size.
     pub fn set_shipped(&self, index: u64) {
         if let Some(shared) = self.shared() {
-            shared.shipped.store(index, std::sync::atomic::Ordering::Relaxed);
+            shared.reported.shipped.store(index, std::sync::atomic::Ordering::Relaxed);
         }
     }
 }

@@ -12,17 +12,18 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::errors::Fatal;
 use openraft::metrics::RaftServerMetrics;
 use parking_lot::Mutex;
-use storage::command::AdvanceClock;
 use storage::model::release::Release;
 use storage::model::tenant::Limit;
 use storage::{Command, Log, Priority};
-use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{SubmitError, SubmitResult};
+use crate::grants::{Grant, GrantRequest};
 use crate::incoming::Incoming;
-use crate::leader::queue::{Queue, QueuedCommand};
-use crate::leader::rates::{Grant, GrantRequest, Limits, Rates};
+use crate::leader::leading::Leading;
+use crate::leader::queue::QueuedCommand;
+use crate::leader::rates::Limits;
 use crate::network::client::Peers;
 use crate::network::identity::LocalNode;
 use crate::shared_use::SharedUse;
@@ -54,30 +55,42 @@ pub(crate) struct Shared {
     pub(crate) led_since: Mutex<Instant>,
     /// The counters. Those of the log and the clock are 0 here.
     pub(crate) totals: Mutex<Totals>,
-    pub(crate) queue: Mutex<Queue>,
+    pub(crate) leading: Leading,
+    pub(crate) used: Used,
+    pub(crate) reported: Reported,
+    pub(crate) incoming: Incoming,
+}
+
+/// Whether several tenants use a node.
+#[derive(Default)]
+pub(crate) struct Used {
     /// This node, by requests of its clients and by commands of others.
-    pub(crate) used: SharedUse,
+    pub(crate) node: SharedUse,
     /// The leader, as its responses say.
-    pub(crate) leader_used: SharedUse,
-    queued: Notify,
-    /// The term that the executor has opened; 0 for none.
-    open_term: AtomicU64,
-    /// Whether an operator requested that the next stamp moves cluster time to its target.
-    pub(crate) clock_jump: AtomicBool,
-    /// What this node has granted to tenants as the leader.
-    rates: Mutex<Option<Rates>>,
+    pub(crate) leader: SharedUse,
+}
+
+/// What other parts of the node report to Raft.
+pub(crate) struct Reported {
     /// Whether this node is above its memory limit.
     pub(crate) memory_full: AtomicBool,
     /// Whether the disk of any node was full a second ago. Only then, commands are checked.
     pub(crate) some_disk_full: AtomicBool,
     /// Whether this node lacks the next embedding model.
     pub(crate) lacks_model: AtomicBool,
-    /// Held by the executor in each round, and while leadership is transferred: a voter that lacks
-    /// an entry cannot take it over.
-    pub(crate) proposals: AsyncMutex<()>,
     /// Index up to which the log is kept outside the cluster, too; `u64::MAX` if it is not to be.
     pub(crate) shipped: AtomicU64,
-    pub(crate) incoming: Incoming,
+}
+
+impl Default for Reported {
+    fn default() -> Self {
+        Self {
+            memory_full: AtomicBool::new(false),
+            some_disk_full: AtomicBool::new(false),
+            lacks_model: AtomicBool::new(false),
+            shipped: AtomicU64::new(u64::MAX),
+        }
+    }
 }
 
 /// Counters of a node since the start of its process.
@@ -133,51 +146,10 @@ impl Shared {
             timers,
             led_since: Mutex::new(Instant::now()),
             totals: Mutex::default(),
-            queue: Mutex::default(),
-            used: SharedUse::default(),
-            leader_used: SharedUse::default(),
-            queued: Notify::new(),
-            open_term: AtomicU64::new(0),
-            clock_jump: AtomicBool::new(false),
-            rates: Mutex::default(),
-            memory_full: AtomicBool::new(false),
-            some_disk_full: AtomicBool::new(false),
-            lacks_model: AtomicBool::new(false),
-            proposals: AsyncMutex::default(),
-            shipped: AtomicU64::new(u64::MAX),
+            leading: Leading::default(),
+            used: Used::default(),
+            reported: Reported::default(),
             incoming,
-        }
-    }
-
-    /// Removes and claims the next command. Skips commands that their submitters cancelled.
-    pub(crate) fn claim_next(
-        &self,
-        fits: impl Fn(&QueuedCommand) -> bool,
-    ) -> Option<QueuedCommand> {
-        let mut queue = self.queue.lock();
-        loop {
-            let queued = queue.pop(&fits)?;
-            if queued.claim.take() {
-                return Some(queued);
-            }
-        }
-    }
-
-    /// Counts the time in which a command was decided against the share of its key.
-    pub(crate) fn charge(&self, queued: &QueuedCommand, time: Duration) {
-        self.queue.lock().charge(queued, time);
-    }
-
-    /// Queues a command that only advances the cluster clock. Its outcome has no receiver.
-    pub(crate) fn push_stamp(&self) {
-        let (stamp, _) = QueuedCommand::new(Command::of_cluster(AdvanceClock));
-        // A full queue needs no stamp command: its own commands carry one.
-        self.queue.lock().push(stamp);
-    }
-
-    pub(crate) async fn wait_queued(&self) {
-        if self.queue.lock().len() == 0 {
-            self.queued.notified().await;
         }
     }
 
@@ -193,14 +165,9 @@ impl Shared {
         leads.then_some(vote.leader_id.term)
     }
 
-    /// Starts to accept commands and reads in `term`. 0 stops accepting them.
-    pub(crate) fn open_term(&self, term: u64) {
-        self.open_term.store(term, Ordering::SeqCst);
-    }
-
     /// Whether this node leads and has applied all entries of earlier terms.
     pub(crate) fn is_serving(&self) -> bool {
-        let term = self.open_term.load(Ordering::SeqCst);
+        let term = self.leading.open_term();
         term != 0 && self.is_leader_of(term)
     }
 
@@ -281,28 +248,27 @@ impl Shared {
         }
         let class = command.class();
         // The node that received the request has checked its own memory only.
-        let is_full = self.memory_full.load(Ordering::Relaxed);
+        let is_full = self.reported.memory_full.load(Ordering::Relaxed);
         if is_full && command.actor.is_some() && !class.only_removes() {
             self.totals.lock().memory_full += 1;
             return Err(SubmitError::MemoryFull);
         }
         if class.adds_data()
-            && self.some_disk_full.load(Ordering::Relaxed)
+            && self.reported.some_disk_full.load(Ordering::Relaxed)
             && !self.has_disk_space()
         {
             self.totals.lock().disk_full += 1;
             return Err(SubmitError::DiskFull);
         }
         if let (Priority::Client, Some(tenant)) = (class.priority(), command.tenant()) {
-            self.used.record(tenant, Instant::now());
+            self.used.node.record(tenant, Instant::now());
         }
         let (queued, outcome) = QueuedCommand::new(command);
         let claim = queued.claim.clone();
-        if !self.queue.lock().push(queued) {
+        if !self.leading.push(queued) {
             self.totals.lock().busy += 1;
             return Err(SubmitError::Busy);
         }
-        self.queued.notify_one();
         // A term that closed after the first check may have emptied the queue before the push.
         if !self.is_serving() && claim.take() {
             return Err(SubmitError::NoLeader);
@@ -324,7 +290,7 @@ impl Shared {
     /// Grants requests of a tenant to a node; `None` when this node does not lead. A tenant without
     /// a limit gets all that it requests.
     pub(crate) fn grant(&self, to: NodeId, request: &GrantRequest) -> Option<Grant> {
-        let term = self.open_term.load(Ordering::SeqCst);
+        let term = self.leading.open_term();
         // Without a lease, another leader may grant the same requests.
         if self.leader_staleness().is_none_or(|age| age > self.timers.lease) {
             return None;
@@ -332,11 +298,7 @@ impl Shared {
         let limit = self.local.reader.limit(request.tenant, Limit::RequestsPerMinute);
         let Some(per_minute) = limit else { return Some(Grant::unlimited(term, request.waiting)) };
         let limits = Limits { per_minute, voters: &self.voters() };
-        let (now, mut rates) = (Instant::now(), self.rates.lock());
-        if rates.as_ref().is_none_or(|rates| rates.term() != term) {
-            *rates = Some(Rates::new(term, now));
-        }
-        rates.as_mut().map(|rates| rates.grant(to, request, &limits, now))
+        Some(self.leading.grant(term, to, request, &limits))
     }
 
     /// Whether a majority of the voters responds to this leader and has disk space.

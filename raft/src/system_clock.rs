@@ -159,6 +159,26 @@ fn injected_step_micros() -> i64 {
     0
 }
 
+/// Median of samples in ascending order, at least one. With an even number, the lower median.
+pub(crate) fn median(samples: &[Timestamp]) -> Timestamp {
+    samples[(samples.len() - 1) / 2]
+}
+
+/// A stamp, and the boot time at which this process made or applied it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AppliedStamp {
+    pub(crate) stamp: Timestamp,
+    pub(crate) boottime: Duration,
+}
+
+impl AppliedStamp {
+    /// Cluster time at `boottime`, if it advances at this rate since the stamp.
+    pub(crate) fn advanced_to(self, boottime: Duration, percent: u32) -> Timestamp {
+        let elapsed = boottime.saturating_sub(self.boottime);
+        self.stamp.plus(elapsed.saturating_mul(percent) / 100)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

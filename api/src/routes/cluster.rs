@@ -217,9 +217,18 @@ async fn verify_cluster(operator: Operator) -> ApiResult<Json<Verification>> {
 #[utoipa::path(get, path = "/cluster/clock", tag = "cluster",
     responses((status = OK, body = ClockView), OperatorReadErrors))]
 async fn get_clock(operator: Operator) -> ApiResult<Json<ClockView>> {
-    let OperationResult::Clock(clock) = operate(operator, Operation::Clock).await? else {
-        return Err(ApiError::internal());
-    };
+    clock_view(operate(operator, Operation::Clock).await?)
+}
+
+/// Move cluster time forward to the median of the voters' wall clocks.
+#[utoipa::path(post, path = "/cluster/clock", tag = "cluster",
+    responses((status = OK, body = ClockView), OperatorErrors))]
+async fn set_clock(operator: Operator) -> ApiResult<Json<ClockView>> {
+    clock_view(operate(operator, Operation::SetClock).await?)
+}
+
+fn clock_view(result: OperationResult) -> ApiResult<Json<ClockView>> {
+    let OperationResult::Clock(clock) = result else { return Err(ApiError::internal()) };
     let offset_ms = |at: Timestamp| at.0.saturating_sub(clock.cluster_time.0) / 1_000;
     let view =
         |(id, at): (u64, Option<Timestamp>)| WallClockView { id, offset_ms: at.map(offset_ms) };
@@ -228,13 +237,6 @@ async fn get_clock(operator: Operator) -> ApiResult<Json<ClockView>> {
         median_offset_ms: clock.median.map(offset_ms),
         nodes: clock.wall_clocks.into_iter().map(view).collect(),
     }))
-}
-
-/// Move cluster time forward to the median of the voters' wall clocks.
-#[utoipa::path(post, path = "/cluster/clock", tag = "cluster",
-    responses((status = OK, body = Done), OperatorErrors))]
-async fn set_clock(operator: Operator) -> ApiResult<Json<Done>> {
-    done(operate(operator, Operation::SetClock).await?)
 }
 
 /// Get some metrics of this node in the last hour.

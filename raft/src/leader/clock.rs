@@ -31,6 +31,8 @@ use std::time::Duration;
 
 use storage::model::id::Timestamp;
 
+use crate::system_clock::{AppliedStamp, median};
+
 /// Maximum distance of the target from the voters' median.
 const MEDIAN_DISTANCE_MAX: Duration = Duration::from_millis(500);
 /// Slowest and fastest rate of the cluster clock, in percent of the boot time.
@@ -78,26 +80,6 @@ impl Target {
     /// `stamp` minus the target, in microseconds.
     pub(crate) fn error_micros(self, stamp: Timestamp) -> i64 {
         stamp.0.saturating_sub(self.at.0)
-    }
-}
-
-/// Median of samples in ascending order, at least one. With an even number, the lower median.
-pub(crate) fn median(samples: &[Timestamp]) -> Timestamp {
-    samples[(samples.len() - 1) / 2]
-}
-
-/// A stamp, and the boot time at which this process made or applied it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct AppliedStamp {
-    pub(crate) stamp: Timestamp,
-    pub(crate) boottime: Duration,
-}
-
-impl AppliedStamp {
-    /// Cluster time at `boottime`, if it advances at this rate since the stamp.
-    pub(crate) fn advanced_to(self, boottime: Duration, percent: u32) -> Timestamp {
-        let elapsed = boottime.saturating_sub(self.boottime);
-        self.stamp.plus(elapsed.saturating_mul(percent) / 100)
     }
 }
 

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use storage::model::id::Timestamp;
 
 use crate::contact::{Condition, Contact};
-use crate::leader::clock::{AppliedStamp, ClusterClock, Target};
+use crate::leader::clock::{ClusterClock, Target};
+use crate::system_clock::AppliedStamp;
 use crate::system_clock::ClockReading;
 use crate::types::NodeId;
 

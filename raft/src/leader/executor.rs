@@ -109,14 +109,14 @@ impl Executor {
                 continue;
             }
             tracing::info!(term, "leadership confirmed");
-            self.shared.open_term(term);
+            self.shared.leading.set_open_term(term);
             if counter.0 != term {
                 counter = (term, 0);
             }
             let mut open = self.new_term(term, counter.1);
             self.lead(&mut open).await;
             counter.1 = open.counter;
-            self.shared.open_term(0);
+            self.shared.leading.set_open_term(0);
             self.fail_queued();
         }
         self.fail_queued();
@@ -128,7 +128,7 @@ impl Executor {
         let is_first = last == Timestamp::default();
         let boottime = local.clock.read().boottime;
         let clock = ClusterClock::new(last, applied, boottime, is_first);
-        self.shared.clock_jump.store(false, Ordering::SeqCst);
+        self.shared.leading.clock_jump.store(false, Ordering::SeqCst);
         Term { term, counter, clock, is_clock_wrong: false, stamped_at: Instant::now() }
     }
 
@@ -139,7 +139,7 @@ impl Executor {
         let voters = self.shared.voters();
         let samples = local.contact.samples(&voters, local.node, own);
         let target = samples.map(|samples| Target::new(own.wall_clock, &samples, voters.len()));
-        if target.is_some() && self.shared.clock_jump.swap(false, Ordering::SeqCst) {
+        if target.is_some() && self.shared.leading.clock_jump.swap(false, Ordering::SeqCst) {
             term.clock.allow_jump();
         }
         let stamp = term.clock.stamp(own.boottime, target);
@@ -162,19 +162,19 @@ impl Executor {
     async fn lead(&self, term: &mut Term) {
         // A step of the wall clocks after this stamp cannot make cluster time jump.
         if term.clock.is_starting() {
-            self.shared.push_stamp();
+            self.shared.leading.push_stamp();
         }
         while self.shared.is_leader_of(term.term) {
             tokio::select! {
-                () = self.shared.wait_queued() => {}
+                () = self.shared.leading.wait_queued() => {}
                 () = tokio::time::sleep_until(term.stamped_at + STAMP_INTERVAL) => {}
                 () = self.shared.leadership_lost(term.term) => return,
             }
             // Rounds without an entry do not stamp, so they do not postpone the stamp.
             if term.stamped_at.elapsed() >= STAMP_INTERVAL {
-                self.shared.push_stamp();
+                self.shared.leading.push_stamp();
             }
-            let _proposing = self.shared.proposals.lock().await;
+            let _proposing = self.shared.leading.proposals.lock().await;
             // Leadership may have been transferred meanwhile.
             if !self.shared.is_leader_of(term.term) || self.run_round(term).await.is_err() {
                 return;
@@ -231,15 +231,15 @@ impl Executor {
         let mut decided = Vec::new();
         let until = Instant::now() + DECIDE_TIME_MAX;
         let in_time = |stale: usize| stale > 0 || Instant::now() < until;
-        let most = batch_max(&self.shared.used, Instant::now()).max(stale.len());
+        let most = batch_max(&self.shared.used.node, Instant::now()).max(stale.len());
         while decided.len() < most && draft.room() > 0 && in_time(stale.len()) {
-            let next = stale
-                .next()
-                .or_else(|| self.shared.claim_next(|next| fits(next, draft.room(), &decided)));
+            let next = stale.next().or_else(|| {
+                self.shared.leading.claim_next(|next| fits(next, draft.room(), &decided))
+            });
             let Some(queued) = next else { break };
             let started_at = Instant::now();
             let accepted = decide(draft, &queued.command);
-            self.shared.charge(&queued, started_at.elapsed());
+            self.shared.leading.charge(&queued, started_at.elapsed());
             match accepted {
                 Ok(accepted) => decided.push((queued, Ok(accepted))),
                 Err(DecideError::Rejected(rejection)) => decided.push((queued, Err(rejection))),
@@ -306,7 +306,7 @@ impl Executor {
     }
 
     fn fail_queued(&self) {
-        while let Some(queued) = self.shared.claim_next(|_| true) {
+        while let Some(queued) = self.shared.leading.claim_next(|_| true) {
             queued.send(Err(SubmitError::NoLeader));
         }
     }

@@ -3,6 +3,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod executor;
+pub(crate) mod leading;
 pub(crate) mod queue;
 pub(crate) mod rates;
 pub(crate) mod watch;

@@ -7,15 +7,13 @@
 //! [`CLIENTS_PER_BACKGROUND`] slots goes to a background command, so none of them starves.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use storage::model::id::{KeyId, TenantId};
 use storage::{Command, Priority};
 use tokio::sync::oneshot;
 
-use crate::error::SubmitResult;
+use crate::error::{Claim, SubmitResult};
 
 /// Maximum queued commands per tenant.
 pub const TENANT_COMMANDS_MAX: usize = 1_024;
@@ -60,19 +58,6 @@ impl QueuedCommand {
     pub(crate) fn send(self, result: SubmitResult) {
         // A submitter that passed its deadline has dropped the receiver.
         let _: Result<(), _> = self.outcome.send(result);
-    }
-}
-
-/// The exclusive right to end a command: held by the executor, which decides it, or by the
-/// submitter, which cancels it. A submitter that takes the claim is sure that the command has
-/// no effect.
-#[derive(Clone, Default)]
-pub(crate) struct Claim(Arc<AtomicBool>);
-
-impl Claim {
-    /// True for the first caller only.
-    pub(crate) fn take(&self) -> bool {
-        !self.0.swap(true, Ordering::AcqRel)
     }
 }
 

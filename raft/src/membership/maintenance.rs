@@ -125,7 +125,7 @@ fn purge_index(
         *node != metrics.id && followers.is_responsive(*node, compaction.follower_timeout)
     });
     let matched = responsive.map(|node| followers.matched_index(node).unwrap_or(0));
-    let shipped = shared.shipped.load(Ordering::Relaxed);
+    let shipped = shared.reported.shipped.load(Ordering::Relaxed);
     matched.fold(index.min(shipped), u64::min)
 }
 

@@ -13,7 +13,6 @@ use storage::{ClusterRule, Command, ReplyValue};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::SubmitError;
-use crate::leader::clock::median;
 use crate::membership::maintenance::{CONTACT_AGE_MAX, Followers};
 use crate::network::client::{Channel, Identified};
 use crate::operation::{
@@ -21,6 +20,7 @@ use crate::operation::{
     OperationResult,
 };
 use crate::shared::Shared;
+use crate::system_clock::median;
 use crate::types::{Address, NodeId, TypeConfig, is_address};
 
 /// Timeout of the request for the identity of a node that is to be added.
@@ -135,9 +135,9 @@ impl Operator<'_> {
             }
             Some(_) => {}
         }
-        self.shared.clock_jump.store(true, Ordering::SeqCst);
+        self.shared.leading.clock_jump.store(true, Ordering::SeqCst);
         let stamped = self.submit(AdvanceClock).await;
-        self.shared.clock_jump.store(false, Ordering::SeqCst);
+        self.shared.leading.clock_jump.store(false, Ordering::SeqCst);
         stamped?;
         let after = self.clock();
         tracing::info!(
@@ -259,7 +259,7 @@ impl Operator<'_> {
         }
         // Without new entries, a voter that responds soon has them all. If the disk of this node
         // hangs, a round may hold the lock for ever, and proposes nothing.
-        let _no_proposals = timeout(CATCH_UP_TIMEOUT, self.shared.proposals.lock()).await;
+        let _no_proposals = timeout(CATCH_UP_TIMEOUT, self.shared.leading.proposals.lock()).await;
         self.wait_caught_up(to).await?;
         let trigger = self.shared.raft.trigger();
         match timeout_at(self.deadline, trigger.transfer_leader(to)).await {

@@ -34,7 +34,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         sleep(INTERVAL).await;
         let contact = &shared.local.contact;
         let full = contact.full_disks(shared.local.node);
-        shared.some_disk_full.store(!full.is_empty(), Ordering::Relaxed);
+        shared.reported.some_disk_full.store(!full.is_empty(), Ordering::Relaxed);
         let reason = reason(&shared);
         contact.set_unfit(reason.is_some());
         let Some(reason) = reason.filter(|_| shared.leads()) else { continue };
@@ -61,7 +61,7 @@ fn reason(shared: &Shared) -> Option<&'static str> {
         Some("a sync of its log does not end")
     } else if apply > APPLY_MAX {
         Some("its state does not accept an entry")
-    } else if shared.lacks_model.load(Ordering::Relaxed) {
+    } else if shared.reported.lacks_model.load(Ordering::Relaxed) {
         Some("it has not the next embedding model")
     } else {
         None

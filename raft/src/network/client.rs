@@ -16,7 +16,7 @@ use storage::model::cluster::GROUP;
 use storage::model::release::Release;
 use tokio::sync::watch;
 
-use crate::leader::queue::Claim;
+use crate::error::Claim;
 use crate::network::connection::{Connection, PROTOCOL, REASON_CHARS_MAX};
 use crate::network::identity::LocalNode;
 use crate::network::log_throttle::LogThrottle;

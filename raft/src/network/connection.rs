@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::codec::{Framed, FramedRead, FramedWrite};
 
-use crate::leader::queue::Claim;
+use crate::error::Claim;
 use crate::network::frame::{CLOSING, FAILED, MESSAGE, NOT_READ, Returned, codec, frame, parse};
 use crate::network::message::{MESSAGE_BYTES_MAX, RpcError};
 

@@ -13,7 +13,7 @@ use storage::model::cluster::{GroupId, Incarnation};
 
 use crate::contact::Condition;
 use crate::error::SubmitResult;
-use crate::leader::rates::{Grant, GrantRequest};
+use crate::grants::{Grant, GrantRequest};
 use crate::log::record::{EntryRecord, LogIdRecord, StoredMembershipRecord, VoteRecord};
 use crate::operation::{Hash, HashStatus, OperateResult, Operation, OperationResult};
 use crate::types::{Entry, LogId, NodeId, SnapshotMeta, TypeConfig};

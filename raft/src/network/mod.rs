@@ -8,7 +8,6 @@ pub(crate) mod identity;
 pub(crate) mod install;
 pub(crate) mod log_throttle;
 pub(crate) mod message;
-pub(crate) mod server;
 pub(crate) mod transfer;
 
 use std::sync::{Arc, OnceLock};

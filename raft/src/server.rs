@@ -230,7 +230,7 @@ impl Server {
             Rpc::ReadIndex => Ok(RpcResponse::ReadIndex(self.shared.read_index().await)),
             Rpc::Submit(command) => {
                 let submitted = self.shared.submit(*command, deadline).await;
-                let is_shared = self.shared.used.is_shared(tokio::time::Instant::now());
+                let is_shared = self.shared.used.node.is_shared(tokio::time::Instant::now());
                 Ok(RpcResponse::Submitted(submitted, is_shared))
             }
             Rpc::Snapshot(_) => Err(PeerRejection::Unavailable),
