@@ -1,5 +1,7 @@
 //! Sizes: lines per file and function. Clippy checks parameters and nesting (clippy.toml).
 
+use std::collections::HashMap;
+
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, FnArg, Pat, Type};
@@ -8,6 +10,13 @@ use super::{Source, assert_none, rust_files};
 
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 100;
+/// Fewer lines make a file a candidate for a place in another one.
+const FILE_LINES_MIN: usize = 60;
+/// A function of so few lines that has one caller is a candidate for a place in it.
+const CRUMB_LINES_MAX: usize = 3;
+/// Most candidates. Most of the functions are accessors that another crate calls.
+const SMALL_FILES_MAX: usize = 20;
+const CRUMBS_MAX: usize = 90;
 
 #[test]
 fn files_have_at_most_500_lines() {
@@ -24,6 +33,8 @@ pub struct Function {
     pub name: String,
     pub is_test: bool,
     lines: usize,
+    /// Whether a trait declares it.
+    is_of_trait: bool,
     /// Whether one of several parameters is a tuple that the function takes apart.
     takes_tuple: bool,
 }
@@ -60,6 +71,7 @@ impl Functions {
             name: signature.ident.to_string(),
             is_test: attributes.iter().any(is_test),
             lines: end - signature.fn_token.span.start().line + 1,
+            is_of_trait: self.is_of_trait,
             takes_tuple: !self.is_of_trait
                 && inputs.clone().count() > 1
                 && inputs.clone().any(is_tuple),
@@ -101,6 +113,34 @@ fn functions_are_small() {
         }
     }
     assert_none("these functions are too large", &violations);
+}
+
+/// Code may be cut too fine: each part then says little, and a reader turns many pages.
+#[test]
+fn candidates_for_merging_stay_few() {
+    let code: Vec<_> = rust_files().into_iter().filter(|file| !file.is_test()).collect();
+    let is_root = |file: &&Source| {
+        ["mod.rs", "lib.rs", "main.rs"].iter().any(|root| file.path.ends_with(root))
+    };
+    let small = code.iter().filter(|file| !is_root(file));
+    let small = small.filter(|file| file.text.lines().count() < FILE_LINES_MIN);
+    let small: Vec<_> = small.map(|file| file.path.clone()).collect();
+    assert!(small.len() <= SMALL_FILES_MAX, "{} small files: {small:#?}", small.len());
+    let mut uses = HashMap::<&str, usize>::new();
+    let is_end = |char: char| !char.is_alphanumeric() && char != '_';
+    for word in code.iter().flat_map(|file| file.text.split(is_end)) {
+        *uses.entry(word).or_default() += 1;
+    }
+    let mut crumbs = Vec::new();
+    for file in &code {
+        for Function { line, name, lines, is_of_trait, .. } in functions(file) {
+            // The definition is one use.
+            if lines <= CRUMB_LINES_MAX && uses[name.as_str()] == 2 && !is_of_trait {
+                crumbs.push(format!("{}:{line}: {name}", file.path));
+            }
+        }
+    }
+    assert!(crumbs.len() <= CRUMBS_MAX, "{} functions: {crumbs:#?}", crumbs.len());
 }
 
 /// A tuple hides a parameter from the limit and from its name.
