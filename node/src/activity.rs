@@ -50,10 +50,10 @@ pub(crate) struct Activity(Arc<Connection>);
 
 struct Connection {
     place: Arc<Place>,
-    state: Mutex<State>,
+    state: Mutex<ActivityState>,
 }
 
-struct State {
+struct ActivityState {
     /// When the connection ends without a first request, or without a next one.
     silent_until: Instant,
     /// Requests without a response.
@@ -71,7 +71,8 @@ impl Activity {
         let now = Instant::now();
         let silent_until = now + FIRST_REQUEST_TIMEOUT;
         let sending = Vec::new();
-        let state = State { silent_until, handling: 0, sending, next: 0, frames_until: now };
+        let state =
+            ActivityState { silent_until, handling: 0, sending, next: 0, frames_until: now };
         Self(Arc::new(Connection { place, state: Mutex::new(state) }))
     }
 
@@ -120,12 +121,12 @@ impl Activity {
         Some(Handling { activity: self.clone(), open: Some(open) })
     }
 
-    fn silent_from_now(&self, state: &mut State) {
+    fn silent_from_now(&self, state: &mut ActivityState) {
         state.silent_until = self.0.place.idle_until();
     }
 }
 
-impl State {
+impl ActivityState {
     /// The client may send these frames beside those of its own accord.
     fn expect_frames(&mut self, count: u32) {
         let earlier = self.frames_until.checked_sub(FRAME_INTERVAL * count);

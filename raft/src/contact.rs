@@ -80,11 +80,11 @@ pub(crate) struct Contact {
     boot: u64,
     disk_full: AtomicBool,
     is_unfit: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<ContactState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ContactState {
     peers: BTreeMap<NodeId, PeerCondition>,
     /// The last stamp that a leader made during this process.
     stamp: Option<AppliedStamp>,

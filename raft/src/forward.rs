@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::grants::{Grant, GrantRequest};
-use crate::membership::operations::Operator;
+use crate::membership::operations::Operations;
 use crate::network::client::Channel;
 use crate::network::message::{Rpc, RpcError, RpcResponse};
 use crate::operation::{OperateError, OperateResult, Operation, OperationResult};
@@ -173,7 +173,7 @@ async fn operate_on(
     deadline: Instant,
 ) -> OperateResult<OperationResult> {
     let Leader::Peer(node, address) = leader else {
-        return Operator { shared, deadline }.operate(operation).await;
+        return Operations { shared, deadline }.operate(operation).await;
     };
     let timeout = deadline.saturating_duration_since(Instant::now());
     // Without an effect, it may be repeated at the next leader.

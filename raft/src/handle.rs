@@ -17,7 +17,7 @@ use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::fault::Fault;
 use crate::forward;
 use crate::grants::{Grant, GrantRequest};
-use crate::membership::operations::{Operator, status};
+use crate::membership::operations::{Operations, status};
 use crate::network::client::{PeerTls, causes};
 use crate::operation::{ClusterStatus, OperateError, OperateResult, Operation, OperationResult};
 use crate::shared::{Shared, Totals};
@@ -348,7 +348,7 @@ impl Handle {
     /// orderly shutdown.
     pub async fn transfer_leadership(&self, deadline: Instant) {
         let Some(shared) = self.shared() else { return };
-        match (Operator { shared, deadline }).transfer_leadership().await {
+        match (Operations { shared, deadline }).transfer_leadership().await {
             Ok(Some(next)) => tracing::info!(next, "leadership transferred"),
             Ok(None) => {}
             Err(error) => tracing::warn!(

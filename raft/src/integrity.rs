@@ -14,7 +14,7 @@ use storage::command::Verify;
 use storage::{RowFaults, VerifyMark, VerifyResult};
 use tokio::time::Instant;
 
-use crate::membership::operations::Operator;
+use crate::membership::operations::Operations;
 use crate::network::client::Channel;
 use crate::network::identity::LocalNode;
 use crate::network::message::{Rpc, RpcResponse};
@@ -43,7 +43,7 @@ fn majority_hash(voters: &[Option<Hash>]) -> Option<Hash> {
     voters.iter().flatten().copied().find(|hash| count(hash) > voters.len() / 2)
 }
 
-impl Operator<'_> {
+impl Operations<'_> {
     /// Compares all states. A member whose state differs from the majority's in two comparisons, one
     /// after the other, is quarantined for good.
     pub(crate) async fn verify(&self) -> OperateResult<Verification> {
@@ -219,7 +219,7 @@ pub(crate) async fn run(shared: Arc<Shared>, interval: Duration) {
             continue;
         }
         let deadline = Instant::now() + TIMEOUT;
-        let operator = Operator { shared: &shared, deadline };
+        let operator = Operations { shared: &shared, deadline };
         let pause = match operator.verify().await {
             Ok(verification) => {
                 log_result(&verification);

@@ -25,7 +25,7 @@ use tokio_util::io::{StreamReader, SyncIoBridge};
 
 use crate::integrity::{hash_status, quarantine_if_diverged};
 use crate::leader::watch::{is_gone, leads};
-use crate::membership::operations::Operator;
+use crate::membership::operations::Operations;
 use crate::network::client::Channel;
 use crate::network::connection::{PROTOCOL, serve};
 use crate::network::frame::Returned;
@@ -235,7 +235,7 @@ impl Server {
             }
             Rpc::Snapshot(_) => Err(PeerRejection::Unavailable),
             Rpc::Operate(operation) => {
-                let operator = Operator { shared: &self.shared, deadline };
+                let operator = Operations { shared: &self.shared, deadline };
                 Ok(RpcResponse::OperationResult(operator.operate(operation).await))
             }
             Rpc::Quarantine { mark, majority } => {

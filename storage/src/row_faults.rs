@@ -65,23 +65,23 @@ impl fmt::Display for RowFault {
 
 /// Searches all rows of a snapshot, with pauses of this length.
 pub(crate) fn row_faults(snapshot: &Snapshot<'_>, pause: Duration) -> Result<RowFaults> {
-    let mut search = Search { snapshot, pause, rows: 0, found: RowFaults::default() };
+    let mut search = FaultSearch { snapshot, pause, rows: 0, found: RowFaults::default() };
     for family in FAMILIES {
         search.family(family)?;
     }
-    search.each(Kind::Edge, Search::edge)?;
-    search.each(Kind::Receipt, Search::receipt)?;
-    search.each(Kind::ReceiptAge, Search::receipt_age)?;
-    search.each(Kind::Delivery, Search::delivery)?;
-    search.each(Kind::Due, Search::stage)?;
-    search.each(Kind::DeadLetter, Search::stage)?;
+    search.each(Kind::Edge, FaultSearch::edge)?;
+    search.each(Kind::Receipt, FaultSearch::receipt)?;
+    search.each(Kind::ReceiptAge, FaultSearch::receipt_age)?;
+    search.each(Kind::Delivery, FaultSearch::delivery)?;
+    search.each(Kind::Due, FaultSearch::stage)?;
+    search.each(Kind::DeadLetter, FaultSearch::stage)?;
     for kind in Kind::of_tenants() {
         search.tenants(kind)?;
     }
     Ok(search.found)
 }
 
-struct Search<'a> {
+struct FaultSearch<'a> {
     snapshot: &'a Snapshot<'a>,
     pause: Duration,
     rows: u64,
@@ -91,7 +91,7 @@ struct Search<'a> {
 /// Whether a row has its counterpart; else, what is wrong.
 type Checked = Result<Option<&'static str>>;
 
-impl Search<'_> {
+impl FaultSearch<'_> {
     fn add(&mut self, kind: Kind, key: &[u8], fault: &'static str) -> Result<()> {
         self.found.count += 1;
         if self.found.first.len() < NAMED_MAX {

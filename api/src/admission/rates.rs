@@ -50,14 +50,14 @@ pub(crate) struct Rates {
 
 #[derive(Default)]
 struct TenantRate {
-    state: Mutex<State>,
+    state: Mutex<RateState>,
     /// Held during a call of the leader.
     turn: tokio::sync::Mutex<()>,
     waiting: AtomicU32,
 }
 
 #[derive(Default)]
-struct State {
+struct RateState {
     /// Requests that may still be accepted by the last grant, and until when.
     granted: u32,
     valid_until: Option<Instant>,
@@ -164,7 +164,7 @@ impl TenantRate {
     }
 }
 
-impl State {
+impl RateState {
     /// Accepts or rejects a request by the last grant; `None` if the leader must be called.
     fn accept(&mut self, now: Instant, limit: u64) -> Option<Result<RateStatus, RateStatus>> {
         if self.granted > 0 && self.valid_until.is_some_and(|until| now < until) {
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn node_alone_accepts_its_part() {
-        let (mut state, start) = (State::default(), Instant::now());
+        let (mut state, start) = (RateState::default(), Instant::now());
         for second in 0..10 {
             let now = start + Duration::from_secs(second);
             assert!(state.accept_alone(now, 60, 3).is_ok());
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn grants_are_used_within_their_time() {
-        let (mut state, start) = (State::default(), Instant::now());
+        let (mut state, start) = (RateState::default(), Instant::now());
         assert_eq!(state.accept(start, 60), None, "the leader is called first");
         let grant = |granted, wait_ms| Grant {
             term: 3,

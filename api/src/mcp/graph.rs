@@ -8,7 +8,9 @@ use storage::command::BulkFilter;
 use storage::model::details::{Details, MetadataEntry};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::id::MemoryId;
-use storage::model::knowledge_graph::{ENTITY, OBSERVATION, Part, RELATION, TAG, id_of, tag_of};
+use storage::model::knowledge_graph::{
+    ENTITY, GraphMemory, OBSERVATION, RELATION, TAG, id_of, tag_of,
+};
 use storage::model::memory::MemoryRecord;
 use storage::{TEXT_BYTES_MAX, TierFilter};
 
@@ -56,7 +58,7 @@ impl Graph {
     }
 
     /// A part as a new memory.
-    fn memory(&self, part: Part) -> ApiResult<storage::NewMemory> {
+    fn memory(&self, part: GraphMemory) -> ApiResult<storage::NewMemory> {
         let new = memories::NewMemory {
             label: Some(Text(part.label)),
             memory_type: Some(OneOf(MemoryType::Semantic)),
@@ -78,7 +80,7 @@ impl Graph {
     }
 
     fn observation(&self, name: &str, text: &str, order: usize) -> ApiResult<storage::NewMemory> {
-        self.memory(Part::observation(&self.namespace, name, text, order))
+        self.memory(GraphMemory::observation(&self.namespace, name, text, order))
     }
 
     /// Creates the memories that do not exist. Returns the ids of those that this call created.
@@ -214,7 +216,7 @@ pub(super) async fn create_entities(call: Call, new: CreateEntities) -> ApiResul
     let (mut heads, mut rest) = (Vec::new(), Vec::new());
     for (order, entity) in new.entities.0.iter().enumerate() {
         let NewEntity { name, entity_type, .. } = entity;
-        let part = Part::entity(&graph.namespace, &name.0, &entity_type.0, order);
+        let part = GraphMemory::entity(&graph.namespace, &name.0, &entity_type.0, order);
         heads.push(graph.memory(part)?);
     }
     let mut seen = graph.existing(heads.iter().map(|head| head.id).collect()).await?;
@@ -246,7 +248,7 @@ pub(super) async fn create_relations(call: Call, new: RelationList) -> ApiResult
     let mut memories = Vec::new();
     for (order, relation) in new.iter().enumerate() {
         let RelationArgument { from, to, relation_type } = relation;
-        let part = Part::relation(&graph.namespace, &from.0, &to.0, &relation_type.0, order);
+        let part = GraphMemory::relation(&graph.namespace, &from.0, &to.0, &relation_type.0, order);
         memories.push(graph.memory(part)?);
     }
     let ids: Vec<_> = memories.iter().map(|memory| memory.id).collect();

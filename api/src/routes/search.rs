@@ -273,7 +273,7 @@ fn ends_line(char: char) -> bool {
 }
 
 /// A context that is being written.
-struct Context {
+struct ContextText {
     text: String,
     /// Characters that are left.
     room: usize,
@@ -289,7 +289,7 @@ pub(crate) async fn load_within_budget(
 ) -> ApiResult<LoadedContext> {
     let room = load.token_budget.get() * CHARS_PER_TOKEN;
     let (text, ids, seen) = Default::default();
-    let mut context = Context { text, room, ids, seen };
+    let mut context = ContextText { text, room, ids, seen };
     let query = load.query().map(str::to_owned);
     let filter = home.filter(session, load.namespace)?;
     if let Some(query) = query {
@@ -317,7 +317,7 @@ pub(crate) async fn load_within_budget(
     })
 }
 
-impl Context {
+impl ContextText {
     /// Adds memories under a title, as far as there is room. The first memory of all is added in any
     /// case.
     fn add<'a>(

@@ -14,17 +14,17 @@ pub(super) const KEY_INTERVAL: Duration = Duration::from_secs(300);
 
 /// What tenants divide of a report.
 #[derive(Clone, Copy)]
-pub(super) enum Part {
+pub(super) enum ReportPart {
     Recalls,
     Firings,
     Keys,
 }
-/// The number of [`Part`]s.
+/// The number of [`ReportPart`]s.
 pub(super) const PARTS: usize = 3;
-/// What a tenant needs of each [`Part`].
+/// What a tenant needs of each [`ReportPart`].
 pub(super) type Needs = [usize; PARTS];
 
-/// The room of a report for each [`Part`], over all tenants. A result is never divided, so its
+/// The room of a report for each [`ReportPart`], over all tenants. A result is never divided, so its
 /// firings may exceed it.
 pub(crate) type Room = [usize; PARTS];
 /// The room of a report. It is small: writes wait while the leader decides a report, and while each
@@ -39,7 +39,7 @@ pub(super) struct TenantContents {
     /// Memories with recalls, of all keys.
     pub(super) memories: usize,
     pub(super) returned: Returned,
-    /// When it was last in a report, and when it last had some of each [`Part`], or when it was made.
+    /// When it was last in a report, and when it last had some of each [`ReportPart`], or when it was made.
     pub(super) reported_at: Turn,
     pub(super) served: [Turn; PARTS],
     pub(super) searches: u64,
@@ -95,7 +95,7 @@ impl TenantContents {
         self.searches > 0 || self.usage != Usage::default()
     }
 
-    /// What it needs of each [`Part`] of a report.
+    /// What it needs of each [`ReportPart`] of a report.
     pub(super) fn needs(&self, now: Instant, interval: Duration) -> Needs {
         let recalls = self.keys.values().flat_map(|of_key| of_key.recalls.values());
         let recalls = recalls.filter(|recalls| recalls.is_due(now, interval)).count();

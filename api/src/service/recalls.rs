@@ -23,7 +23,7 @@ use storage::model::id::{KeyId, MemoryId, TenantId, Timestamp};
 use storage::{EqualParts, OwnerCounts};
 
 use crate::admission::budget::KeyOfTenant;
-use crate::service::recall_counts::{Needs, PARTS, Part, Room, TenantContents};
+use crate::service::recall_counts::{Needs, PARTS, ReportPart, Room, TenantContents};
 use crate::service::returned::Turn;
 
 /// Most memories with recalls in the buffer: over all tenants, and of one tenant. A tenant with few
@@ -139,18 +139,18 @@ impl RecallBuffer {
         let mut reports: BTreeMap<_, _> =
             due.iter().map(|due| (due.tenant, TenantReport::empty(due.tenant))).collect();
         let mut is_full = due.len() >= REPORT_TENANTS_MAX;
-        is_full |= divide(&tenants, now, &due, Part::Recalls, room, |of_tenant, id, room| {
+        is_full |= divide(&tenants, now, &due, ReportPart::Recalls, room, |of_tenant, id, room| {
             let recalls = of_tenant.take_recalls(now, interval(id), room);
             let count = recalls.len();
             reports.entry(id).and_modify(|report| report.recalls = recalls);
             count
         });
-        is_full |= divide(&tenants, now, &due, Part::Firings, room, |of_tenant, id, room| {
+        is_full |= divide(&tenants, now, &due, ReportPart::Firings, room, |of_tenant, id, room| {
             let (returned, firings) = of_tenant.returned.take(now, room);
             reports.entry(id).and_modify(|report| report.returned = returned);
             firings
         });
-        is_full |= divide(&tenants, now, &due, Part::Keys, room, |of_tenant, id, room| {
+        is_full |= divide(&tenants, now, &due, ReportPart::Keys, room, |of_tenant, id, room| {
             let keys = of_tenant.take_keys(now, clock, room);
             let count = keys.len();
             reports.entry(id).and_modify(|report| report.keys = keys);
@@ -257,7 +257,7 @@ fn divide(
     tenants: &Tenants,
     now: Instant,
     due: &[Due],
-    part_of: Part,
+    part_of: ReportPart,
     room: &Room,
     mut take: impl FnMut(&mut TenantContents, TenantId, usize) -> usize,
 ) -> bool {

@@ -23,11 +23,11 @@ pub(crate) struct Audit {
     #[command(flatten)]
     access: Access,
     #[command(subcommand)]
-    command: Command,
+    command: AuditCommand,
 }
 
 #[derive(Subcommand)]
-pub(super) enum Command {
+pub(super) enum AuditCommand {
     /// Print the entries of a chain, the oldest first, one line of JSON each
     Export {
         /// Which chain
@@ -117,7 +117,7 @@ impl Chain {
 
 impl Audit {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        if let Command::Verify { file: Some(path), heads } = self.command {
+        if let AuditCommand::Verify { file: Some(path), heads } = self.command {
             return Ok(verify_file(&path, heads)?);
         }
         let connection = self.access.connect()?;
@@ -128,13 +128,13 @@ impl Audit {
 
 /// Runs the command on pages that `get` returns for a query.
 pub(super) async fn run(
-    command: Command,
+    command: AuditCommand,
     mut get: impl AsyncFnMut(String) -> Result<Page, Failure>,
 ) -> Result<(), Failure> {
     match command {
-        Command::Export { chain, after } => export(chain, after, &mut get).await,
-        Command::Verify { file: Some(path), heads } => Ok(verify_file(&path, heads)?),
-        Command::Verify { file: None, heads } => {
+        AuditCommand::Export { chain, after } => export(chain, after, &mut get).await,
+        AuditCommand::Verify { file: Some(path), heads } => Ok(verify_file(&path, heads)?),
+        AuditCommand::Verify { file: None, heads } => {
             for chain in [Chain::Administration, Chain::Data] {
                 let heads = heads.iter().filter(|head| head.chain == chain).cloned().collect();
                 verify(chain, heads, &mut get).await?;

@@ -15,7 +15,7 @@ use tokio::task::block_in_place;
 
 use crate::backup::{Choice, FileOf, Manifest, Plan, Pruned, Store, examine, plain, restore};
 use crate::cli::drill::Drill;
-use crate::cli::operator::{Operator, OperatorAccess};
+use crate::cli::operator::{OperatorAccess, OperatorClient};
 use crate::cli::outset::{Outset, bar, print_faults, temporary};
 use crate::config::Config;
 use crate::failure::Failure;
@@ -27,11 +27,11 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 #[derive(Args)]
 pub(crate) struct Backup {
     #[command(subcommand)]
-    command: Command,
+    command: BackupCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum BackupCommand {
     /// Let a node create a backup, and wait for it
     Create {
         /// A folder, s3://bucket/path or az://container/path, as the node sees it
@@ -120,9 +120,11 @@ impl Backup {
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<(), Failure> {
         match self.command {
-            Command::Create { place, access } => create(&access.open(environment)?, &place).await,
-            Command::List { place, json } => list(&Store::open(&place)?, json).await,
-            Command::Check { place, chosen, data, remove_damaged, folder } => {
+            BackupCommand::Create { place, access } => {
+                create(&access.open(environment)?, &place).await
+            }
+            BackupCommand::List { place, json } => list(&Store::open(&place)?, json).await,
+            BackupCommand::Check { place, chosen, data, remove_damaged, folder } => {
                 let store = Store::open(&place)?;
                 let manifest = store.manifest(chosen.choice(Until::End)).await?;
                 // It is removed if the command is interrupted, too.
@@ -137,11 +139,11 @@ impl Backup {
                     () = stop_requested(false) => Err("it was interrupted".into()),
                 }
             }
-            Command::Drill(drill) => tokio::select! {
+            BackupCommand::Drill(drill) => tokio::select! {
                 done = drill.run(environment) => done,
                 () = stop_requested(false) => Err("it was interrupted".into()),
             },
-            Command::Prune { place, keep } => {
+            BackupCommand::Prune { place, keep } => {
                 let Pruned { backups, segments, files } = Store::open(&place)?.prune(keep).await?;
                 println!(
                     "Removed {backups} backups, {segments} segments of the log and {files} files."
@@ -154,7 +156,7 @@ impl Backup {
 
 /// Starts a backup on a node, and shows its progress until it ends.
 #[expect(clippy::print_stdout, reason = "the output of the command")]
-async fn create(operator: &Operator, place: &str) -> Result<(), Failure> {
+async fn create(operator: &OperatorClient, place: &str) -> Result<(), Failure> {
     let path = "/cluster/backups";
     operator.request(Method::POST, path, Some(json!({"url": place}))).await?;
     let bar = bar(0);

@@ -13,13 +13,13 @@ use crate::error::{text, unusable};
 #[command(subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
 pub(crate) struct Certs {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<CertsCommand>,
     #[command(flatten)]
     new: Option<New>,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum CertsCommand {
     /// Write the authorities of the system and of a cluster into one file, for SSL_CERT_FILE: a
     /// program then trusts both
     Bundle {
@@ -56,7 +56,7 @@ struct New {
 impl Certs {
     pub(crate) fn run(self) -> Result<(), String> {
         match (self.command, self.new) {
-            (Some(Command::Bundle { ca, out }), _) => bundle(&ca, &out),
+            (Some(CertsCommand::Bundle { ca, out }), _) => bundle(&ca, &out),
             (None, Some(new)) => new.run(),
             (None, None) => Err("name --folder, --node and --host, or bundle".into()),
         }

@@ -10,7 +10,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::cli::audit;
-use crate::cli::operator::{Operator, OperatorAccess};
+use crate::cli::operator::{OperatorAccess, OperatorClient};
 use crate::error::text;
 use crate::failure::{Exit, Failure};
 
@@ -24,11 +24,11 @@ pub(crate) struct Cluster {
     #[command(flatten)]
     access: OperatorAccess,
     #[command(subcommand)]
-    command: Command,
+    command: ClusterCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum ClusterCommand {
     /// Show the members, the leader, and how far the others are behind
     Status,
     /// Add a new node, and show its progress until it votes
@@ -68,7 +68,7 @@ enum Command {
     Verify,
     /// Export and verify the audit log of the operator
     #[command(subcommand)]
-    Audit(audit::Command),
+    Audit(audit::AuditCommand),
     /// Let the deliveries of webhooks go out that wait since the cluster was restored from a backup
     ReleaseWebhooks,
     /// Show cluster time, and the wall clocks of all nodes
@@ -87,19 +87,19 @@ impl Cluster {
     ) -> Result<(), Failure> {
         let operator = self.access.open(environment)?;
         match self.command {
-            Command::Status => operator.show_status().await?,
-            Command::Add { id, address } => operator.add(id, &address).await?,
-            Command::Remove { id } => operator.remove(id).await?,
-            Command::Replace { old, new_id, address } => {
+            ClusterCommand::Status => operator.show_status().await?,
+            ClusterCommand::Add { id, address } => operator.add(id, &address).await?,
+            ClusterCommand::Remove { id } => operator.remove(id).await?,
+            ClusterCommand::Replace { old, new_id, address } => {
                 operator.replace(old, new_id, address).await?;
             }
-            Command::Transfer { to } => {
+            ClusterCommand::Transfer { to } => {
                 let body = json!({ "to": to });
                 operator.request(Method::POST, "/cluster/transfer", Some(body)).await?;
                 println!("Node {to} leads.");
             }
-            Command::Verify => operator.verify().await?,
-            Command::Audit(command) => {
+            ClusterCommand::Verify => operator.verify().await?,
+            ClusterCommand::Audit(command) => {
                 audit::run(command, async |query| {
                     let path = format!("/cluster/audit?{query}");
                     let page = operator.request(Method::GET, &path, None).await?;
@@ -107,11 +107,11 @@ impl Cluster {
                 })
                 .await?;
             }
-            Command::ReleaseWebhooks => {
+            ClusterCommand::ReleaseWebhooks => {
                 operator.request(Method::POST, "/cluster/webhooks/release", None).await?;
                 println!("The deliveries go out.");
             }
-            Command::Clock { set_to_median } => {
+            ClusterCommand::Clock { set_to_median } => {
                 let (method, body) = match set_to_median {
                     true => (Method::POST, Some(json!({}))),
                     false => (Method::GET, None),
@@ -124,7 +124,7 @@ impl Cluster {
     }
 }
 
-impl Operator {
+impl OperatorClient {
     async fn status(&self) -> Result<Value, Failure> {
         self.request(Method::GET, "/cluster", None).await
     }

@@ -34,11 +34,11 @@ struct Page {
 struct Group {
     /// The text of the hottest, if the memories say the same.
     label: Option<String>,
-    memories: Vec<Memory>,
+    memories: Vec<Candidate>,
 }
 
 #[derive(Deserialize)]
-struct Memory {
+struct Candidate {
     id: String,
     label: String,
 }
@@ -61,7 +61,7 @@ impl Group {
     /// The text of a memory that replaces all, if no word is lost.
     fn text(&self) -> Option<&str> {
         let label = self.label.as_deref()?;
-        let is_same = |memory: &Memory| has_same_words(&memory.label, label);
+        let is_same = |memory: &Candidate| has_same_words(&memory.label, label);
         self.memories.iter().all(is_same).then_some(label)
     }
 }

@@ -11,7 +11,7 @@ use reqwest::header::RETRY_AFTER;
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
-use crate::cli::dev::{Cluster, as_text};
+use crate::cli::dev::{DevCluster, as_text};
 use crate::cli::dev_config::NodeOptions;
 use crate::error::text;
 
@@ -29,8 +29,8 @@ const NODES: u64 = 3;
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run() -> Result<(), String> {
-    let result = Cluster::prepare(NODES, None, 0, &NodeOptions::real())?
-        .during(async |cluster: &mut Cluster| {
+    let result = DevCluster::prepare(NODES, None, 0, &NodeOptions::real())?
+        .during(async |cluster: &mut DevCluster| {
             println!("Hearth demo\n");
             println!("1. Start three equal nodes: TLS, Raft log, embedding model.");
             let started = Instant::now();
@@ -49,7 +49,7 @@ pub(crate) async fn run() -> Result<(), String> {
     result
 }
 
-async fn show(cluster: &mut Cluster) -> Result<(), String> {
+async fn show(cluster: &mut DevCluster) -> Result<(), String> {
     let agent = Agent::new(cluster)?;
     let samples = SAMPLES.lines().map(serde_json::from_str).collect::<Result<Vec<_>, _>>();
     let samples = samples.map_err(text)?;
@@ -61,7 +61,7 @@ async fn show(cluster: &mut Cluster) -> Result<(), String> {
 }
 
 /// Creates a second tenant with a limit, and reaches it.
-async fn show_tenants(cluster: &Cluster, agent: &Agent) -> Result<(), String> {
+async fn show_tenants(cluster: &DevCluster, agent: &Agent) -> Result<(), String> {
     println!("7. Create a second tenant, of the tier free: 60 requests per minute over all nodes.");
     let url = format!("{}/cluster/tenants", cluster.nodes[0].ops);
     let create = agent.client.post(url).bearer_auth(&cluster.operator_key);
@@ -145,7 +145,7 @@ async fn load_hot_context(agent: &Agent) -> Result<(), String> {
     Ok(())
 }
 
-async fn kill_leader(cluster: &mut Cluster, agent: &Agent, stored: usize) -> Result<(), String> {
+async fn kill_leader(cluster: &mut DevCluster, agent: &Agent, stored: usize) -> Result<(), String> {
     let leader = cluster.leader().await? as usize - 1;
     println!("5. Kill node {}, the leader, with SIGKILL, and continue to write.", leader + 1);
     let killed = Instant::now();
@@ -203,7 +203,7 @@ struct Agent {
 }
 
 impl Agent {
-    fn new(cluster: &Cluster) -> Result<Self, String> {
+    fn new(cluster: &DevCluster) -> Result<Self, String> {
         // Trusts only the authority of the development cluster.
         let pem = std::fs::read(&cluster.ca).map_err(text)?;
         let ca = reqwest::Certificate::from_pem(&pem).map_err(text)?;

@@ -52,8 +52,8 @@ impl Dev {
     pub(crate) async fn run(self) -> Result<(), String> {
         let Self { nodes, data, base_port, json, embedder, http } = self;
         let options = NodeOptions { embedder, plain_http: http };
-        Cluster::prepare(nodes, data, base_port, &options)?
-            .during(async |cluster: &mut Cluster| {
+        DevCluster::prepare(nodes, data, base_port, &options)?
+            .during(async |cluster: &mut DevCluster| {
                 cluster.launch().await?;
                 let leader = cluster.leader().await?;
                 let line = if json { as_json(cluster, leader) } else { as_text(cluster)? };
@@ -65,7 +65,7 @@ impl Dev {
     }
 }
 
-pub(crate) struct Cluster {
+pub(crate) struct DevCluster {
     pub(crate) nodes: Vec<Node>,
     /// PEM file of the authority.
     pub(crate) ca: PathBuf,
@@ -91,7 +91,7 @@ impl Drop for TemporaryProfile {
     }
 }
 
-impl Cluster {
+impl DevCluster {
     /// Creates folders, certificates and configurations. Starts no process. The ids of the nodes
     /// count from 1. The folder is a temporary one without `data`. Port 0 keeps the ports of
     /// existing nodes, and chooses free ones for new nodes.
@@ -219,18 +219,18 @@ fn require_same_size(folder: &Path, nodes: u64) -> Result<(), String> {
     ))
 }
 
-fn as_json(cluster: &Cluster, leader: u64) -> String {
+fn as_json(cluster: &DevCluster, leader: u64) -> String {
     let node = |Node { id, url, ops, pid, data, .. }: &Node| -> Value {
         json!({ "id": id, "url": url, "ops": ops, "pid": pid, "data": data })
     };
     let nodes: Vec<Value> = cluster.nodes.iter().map(node).collect();
-    let Cluster { ca, key, operator_key, .. } = cluster;
+    let DevCluster { ca, key, operator_key, .. } = cluster;
     json!({ "nodes": nodes, "ca": ca, "key": key, "operator_key": operator_key, "leader": leader })
         .to_string()
 }
 
 /// Writes a profile, and describes the cluster for people, with lines to paste.
-pub(crate) fn as_text(cluster: &mut Cluster) -> Result<String, String> {
+pub(crate) fn as_text(cluster: &mut DevCluster) -> Result<String, String> {
     let profile = Profile {
         urls: cluster.nodes.iter().map(|node| node.url.clone()).collect(),
         key: cluster.key.clone(),

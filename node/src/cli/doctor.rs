@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::Value;
 
 use crate::check::{self, CheckResult};
-use crate::cli::operator::Operator;
+use crate::cli::operator::OperatorClient;
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::operator_key::read_operator_key;
@@ -56,7 +56,7 @@ impl Doctor {
         let key = config.operator.key_file.as_deref().map(read_operator_key).transpose()?;
         let has_key = key.is_some();
         let key = key.map(|(_, text)| text).unwrap_or_default();
-        let operator = Operator::new(format!("http://{}", config.operator.listen), key)?;
+        let operator = OperatorClient::new(format!("http://{}", config.operator.listen), key)?;
         let is_running = node(&operator, &mut results).await;
         if is_running && has_key {
             for (name, path, examine) in [
@@ -76,7 +76,7 @@ impl Doctor {
 type Found = (&'static str, CheckResult);
 
 /// Adds what a node says of itself. Returns whether it runs.
-async fn node(operator: &Operator, results: &mut Vec<Found>) -> bool {
+async fn node(operator: &OperatorClient, results: &mut Vec<Found>) -> bool {
     let Ok((is_ready, text)) = operator.probe("/readyz?verbose").await else {
         results.push(("node", Ok("it does not run: the cluster was not examined".into())));
         return false;
@@ -145,7 +145,7 @@ impl Health {
         let configured = config.map(|config| format!("http://{}", config.operator.listen));
         let ops = self.ops.or(configured).unwrap_or_else(|| OPS.into());
         let path = if self.live { "/livez" } else { "/readyz" };
-        match Operator::new(ops, String::new())?.probe(path).await? {
+        match OperatorClient::new(ops, String::new())?.probe(path).await? {
             (true, _) => Ok(()),
             (false, text) => {
                 let reasons = text.lines().map(|line| line.trim_start_matches("[-] "));

@@ -23,7 +23,7 @@ pub(crate) struct Hygiene {
 
 /// A part of the report, as the node sends it.
 #[derive(Deserialize)]
-struct Part {
+struct HygienePage {
     examined: usize,
     defects: Vec<Defect>,
     next: Option<String>,
@@ -50,7 +50,7 @@ impl Hygiene {
         let mut order = Vec::new();
         let mut after = None;
         loop {
-            let part: Part = connection.get("/admin/hygiene", &[("after", after)]).await?;
+            let part: HygienePage = connection.get("/admin/hygiene", &[("after", after)]).await?;
             examined += part.examined;
             for defect in part.defects {
                 if !defects.contains_key(&defect.defect) {

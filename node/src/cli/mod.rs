@@ -46,7 +46,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     #[command(flatten)]
-    Client(client::Command),
+    Client(client::AgentCommand),
     /// Run one node
     Serve {
         /// The node's configuration file

@@ -18,11 +18,11 @@ pub(crate) struct Model {
     #[command(flatten)]
     access: OperatorAccess,
     #[command(subcommand)]
-    command: Command,
+    command: ModelCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum ModelCommand {
     /// Show the model, and the progress of a change
     Status,
     /// Begin to change the model. All memories are embedded in the background, then the cluster
@@ -49,12 +49,12 @@ impl Model {
     ) -> Result<(), Failure> {
         let operator = self.access.open(environment)?;
         let (method, path, body) = match self.command {
-            Command::Status => (Method::GET, "/cluster/model", None),
-            Command::Set { folder } => {
+            ModelCommand::Status => (Method::GET, "/cluster/model", None),
+            ModelCommand::Set { folder } => {
                 (Method::POST, "/cluster/model", Some(json!({ "folder": folder })))
             }
-            Command::Cancel => (Method::DELETE, "/cluster/model", None),
-            Command::Switch { .. } => (Method::POST, "/cluster/model/switch", None),
+            ModelCommand::Cancel => (Method::DELETE, "/cluster/model", None),
+            ModelCommand::Switch { .. } => (Method::POST, "/cluster/model/switch", None),
         };
         println!("{}", status_text(&operator.request(method, path, body).await?));
         Ok(())

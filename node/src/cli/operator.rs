@@ -40,13 +40,13 @@ impl OperatorAccess {
     pub(super) fn open(
         self,
         environment: impl Iterator<Item = (String, String)>,
-    ) -> Result<Operator, String> {
+    ) -> Result<OperatorClient, String> {
         let config = self.config.as_deref().map(|path| Config::load(path, environment));
         let config = config.transpose()?.map(|config| config.operator);
         let listen = config.as_ref().map(|config| format!("http://{}", config.listen));
         let configured = config.and_then(|config| config.key_file);
         let ops = self.ops.or(listen).unwrap_or_else(|| OPS.into());
-        Operator::new(ops, operator_key(self.key_file, configured)?)
+        OperatorClient::new(ops, operator_key(self.key_file, configured)?)
     }
 }
 
@@ -67,14 +67,14 @@ fn operator_key(named: Option<PathBuf>, configured: Option<PathBuf>) -> Result<S
 }
 
 /// A client of the operator's listener.
-pub(super) struct Operator {
+pub(super) struct OperatorClient {
     client: Client,
     ops: String,
     /// The text of the operator key.
     key: String,
 }
 
-impl Operator {
+impl OperatorClient {
     /// A client of the listener at the URL `ops`, with the text of the operator key.
     pub(super) fn new(ops: String, key: String) -> Result<Self, String> {
         let client = Client::builder().no_proxy().timeout(RESPONSE_TIMEOUT).build();

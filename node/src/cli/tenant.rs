@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
-use crate::cli::operator::{Operator, OperatorAccess};
+use crate::cli::operator::{OperatorAccess, OperatorClient};
 use crate::failure::Failure;
 
 /// Arguments of `hearth tenant`.
@@ -16,11 +16,11 @@ pub(crate) struct Tenant {
     #[command(flatten)]
     access: OperatorAccess,
     #[command(subcommand)]
-    command: Command,
+    command: TenantCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum TenantCommand {
     /// List the tenants
     List,
     /// Show a tenant: its limits, and what it uses of them
@@ -130,36 +130,38 @@ impl Tenant {
     ) -> Result<(), Failure> {
         let operator = self.access.open(environment)?;
         match self.command {
-            Command::List => println!("{}", list(&get(&operator, "/cluster/tenants").await?)),
-            Command::Show { id } => {
+            TenantCommand::List => println!("{}", list(&get(&operator, "/cluster/tenants").await?)),
+            TenantCommand::Show { id } => {
                 println!("{}", tenant_text(&get(&operator, &path(id)).await?));
             }
-            Command::Create { name, tier, limits } => {
+            TenantCommand::Create { name, tier, limits } => {
                 let body = json!({"name": name, "tier": tier, "limits": limits.into_json()});
                 let created =
                     operator.request(Method::POST, "/cluster/tenants", Some(body)).await?;
                 println!("{}", tenant_text(&created));
                 println!("  key of its admin, shown this once: {}", text(&created["key"]));
             }
-            Command::Change { id, name, tier, limits, no_own_limits } => {
+            TenantCommand::Change { id, name, tier, limits, no_own_limits } => {
                 let limits =
                     (no_own_limits || !limits.limits.is_empty()).then(|| limits.into_json());
                 change(&operator, id, json!({"name": name, "tier": tier, "limits": limits}))
                     .await?;
             }
-            Command::Suspend { id } => {
+            TenantCommand::Suspend { id } => {
                 change(&operator, id, json!({"state": "suspended"})).await?;
             }
-            Command::Resume { id } => change(&operator, id, json!({"state": "active"})).await?,
-            Command::Key { id } => {
+            TenantCommand::Resume { id } => {
+                change(&operator, id, json!({"state": "active"})).await?
+            }
+            TenantCommand::Key { id } => {
                 let path = format!("{}/keys", path(id));
                 let created = operator.request(Method::POST, &path, Some(json!({}))).await?;
                 let (id, key) = (text(&created["id"]), text(&created["key"]));
                 println!("Admin key {id}, shown this once: {key}");
             }
-            Command::Delete { id, name } => delete(&operator, id, &name).await?,
-            Command::Tiers => println!("{}", tiers(&get(&operator, "/cluster/tiers").await?)),
-            Command::Tier { name, limits, delete, default, .. } => {
+            TenantCommand::Delete { id, name } => delete(&operator, id, &name).await?,
+            TenantCommand::Tiers => println!("{}", tiers(&get(&operator, "/cluster/tiers").await?)),
+            TenantCommand::Tier { name, limits, delete, default, .. } => {
                 let path = format!("/cluster/tiers/{}", percent_encoded(&name));
                 let (method, body) = match delete {
                     true => (Method::DELETE, None),
@@ -180,17 +182,17 @@ fn path(id: u32) -> String {
     format!("/cluster/tenants/{id}")
 }
 
-async fn get(operator: &Operator, path: &str) -> Result<Value, Failure> {
+async fn get(operator: &OperatorClient, path: &str) -> Result<Value, Failure> {
     operator.request(Method::GET, path, None).await
 }
 
-async fn change(operator: &Operator, id: u32, body: Value) -> Result<(), Failure> {
+async fn change(operator: &OperatorClient, id: u32, body: Value) -> Result<(), Failure> {
     let tenant = operator.request(Method::PATCH, &path(id), Some(body)).await?;
     println!("{}", tenant_text(&tenant));
     Ok(())
 }
 
-async fn delete(operator: &Operator, id: u32, name: &str) -> Result<(), Failure> {
+async fn delete(operator: &OperatorClient, id: u32, name: &str) -> Result<(), Failure> {
     let path = format!("{}?name={}", path(id), percent_encoded(name));
     let deleted = operator.request(Method::DELETE, &path, None).await?;
     println!(

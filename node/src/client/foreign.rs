@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use storage::model::id::MemoryId;
-use storage::model::knowledge_graph::Part;
+use storage::model::knowledge_graph::GraphMemory;
 use storage::model::memory::LABEL_BYTES_MAX;
 
 use crate::error::{text, unusable};
@@ -261,7 +261,7 @@ enum GraphLine {
 fn knowledge_graph(path: &Path, namespace: &str, out: &mut impl Write) -> Result<usize, Failure> {
     let file = BufReader::new(std::fs::File::open(path).map_err(unusable(path))?);
     let mut count = 0;
-    let mut write = |part: Part| {
+    let mut write = |part: GraphMemory| {
         let metadata = part.metadata.into_iter().map(|(name, text)| (name.to_owned(), text.into()));
         let memory = json!({
             "id": part.id.to_string(), "label": part.label, "memory_type": "semantic",
@@ -279,13 +279,13 @@ fn knowledge_graph(path: &Path, namespace: &str, out: &mut impl Write) -> Result
         let wrong = |error| format!("line {} is no part of a graph: {error}", number + 1);
         match serde_json::from_str(&line).map_err(wrong)? {
             GraphLine::Entity { name, entity_type, observations } => {
-                write(Part::entity(namespace, &name, &entity_type, number))?;
+                write(GraphMemory::entity(namespace, &name, &entity_type, number))?;
                 for (at, statement) in observations.iter().enumerate() {
-                    write(Part::observation(namespace, &name, statement, at))?;
+                    write(GraphMemory::observation(namespace, &name, statement, at))?;
                 }
             }
             GraphLine::Relation { from, to, relation_type } => {
-                write(Part::relation(namespace, &from, &to, &relation_type, number))?;
+                write(GraphMemory::relation(namespace, &from, &to, &relation_type, number))?;
             }
         }
     }

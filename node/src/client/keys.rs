@@ -14,13 +14,13 @@ use crate::failure::{Exit, Failure};
 #[derive(Args)]
 pub(crate) struct Keys {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<KeysCommand>,
     #[command(flatten)]
     client: Client,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum KeysCommand {
     /// List the keys
     List,
     /// Create a key, and print its text, which is shown this once
@@ -70,9 +70,9 @@ impl Keys {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let connection = self.client.connect()?;
         let is_json = self.client.is_json();
-        let created: Value = match self.command.unwrap_or(Command::List) {
-            Command::List => return list(&connection, is_json).await,
-            Command::Create { name, role, namespace, namespaces, expires } => {
+        let created: Value = match self.command.unwrap_or(KeysCommand::List) {
+            KeysCommand::List => return list(&connection, is_json).await,
+            KeysCommand::Create { name, role, namespace, namespaces, expires } => {
                 let namespaces = (!namespaces.is_empty()).then(|| json!(namespaces));
                 let body = fields([
                     ("name", name.into()),
@@ -83,12 +83,12 @@ impl Keys {
                 ]);
                 connection.write_once(Method::POST, "/keys", Some(&body)).await?
             }
-            Command::Rotate { id, overlap } => {
+            KeysCommand::Rotate { id, overlap } => {
                 let body = json!({ "overlap_seconds": overlap });
                 let path = format!("{}/rotate", path(&id)?);
                 connection.write_once(Method::POST, &path, Some(&body)).await?
             }
-            Command::Revoke { ids } => {
+            KeysCommand::Revoke { ids } => {
                 for id in ids {
                     let deleted = connection.write_once(Method::DELETE, &path(&id)?, None).await?;
                     match is_json {

@@ -30,7 +30,7 @@ pub(crate) struct Login {
 }
 
 #[derive(Deserialize)]
-struct Identity {
+struct CallerView {
     tenant_id: String,
     agent_label: String,
     role: String,
@@ -49,7 +49,7 @@ impl Login {
         if self.format.json {
             return print_json(&json!({"identity": identity, "profile": self.name, "path": path}));
         }
-        let Identity { tenant_id, agent_label, role } = parse(identity)?;
+        let CallerView { tenant_id, agent_label, role } = parse(identity)?;
         print(&format!(
             "Tenant {tenant_id}, key {agent_label}, {role}. Commands use it: it is the profile {} in {}.",
             self.name,

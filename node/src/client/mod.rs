@@ -21,7 +21,7 @@ use clap::Subcommand;
 use crate::failure::Failure;
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum AgentCommand {
     /// Store a memory, and print its id
     Add(memories::Add),
     /// Find memories by meaning
@@ -58,7 +58,7 @@ pub(crate) enum Command {
     Login(login::Login),
 }
 
-impl Command {
+impl AgentCommand {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         match self {
             Self::Add(add) => add.run().await,

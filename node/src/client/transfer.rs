@@ -225,7 +225,7 @@ struct Rejected {
 }
 
 /// Lines of one kind, for one request.
-struct Part {
+struct ImportPart {
     kind: String,
     /// Number of the first line in the file, from 1.
     first: usize,
@@ -256,7 +256,7 @@ impl Import {
             let first = first?;
             let kind = first.kind.clone();
             let is_same =
-                |part: &Result<Part, Failure>| part.as_ref().is_ok_and(|it| it.kind == kind);
+                |part: &Result<ImportPart, Failure>| part.as_ref().is_ok_and(|it| it.kind == kind);
             let others = std::iter::from_fn(|| parts.next_if(is_same));
             let same = stream::iter(std::iter::once(Ok(first)).chain(others));
             let mut sent =
@@ -331,12 +331,12 @@ fn complete_lines(path: &Path) -> Result<usize, Failure> {
 }
 
 /// The requests of a file, read one by one.
-fn parts(path: &Path) -> Result<impl Iterator<Item = Result<Part, Failure>>, Failure> {
+fn parts(path: &Path) -> Result<impl Iterator<Item = Result<ImportPart, Failure>>, Failure> {
     let file = BufReader::new(File::open(path).map_err(unusable(path))?);
     let mut lines = file.split(b'\n').enumerate().peekable();
     let kind = |line: &[u8]| Check::default().add(line);
-    let next = move || -> Result<Option<Part>, Failure> {
-        let mut part: Option<Part> = None;
+    let next = move || -> Result<Option<ImportPart>, Failure> {
+        let mut part: Option<ImportPart> = None;
         while let Some((_, Ok(line))) = lines.peek() {
             let of_line = kind(line)?;
             let fits = part.as_ref().is_none_or(|part| {
@@ -348,7 +348,7 @@ fn parts(path: &Path) -> Result<impl Iterator<Item = Result<Part, Failure>>, Fai
             }
             let Some((at, Ok(line))) = lines.next() else { break };
             let first = at + 1;
-            let part = part.get_or_insert_with(|| Part {
+            let part = part.get_or_insert_with(|| ImportPart {
                 kind: of_line,
                 first,
                 lines: Vec::new(),
@@ -371,10 +371,10 @@ fn parts(path: &Path) -> Result<impl Iterator<Item = Result<Part, Failure>>, Fai
 /// Sends a part. Returns its number of lines, and what became of them.
 async fn send(
     connection: &Connection,
-    part: Result<Part, Failure>,
+    part: Result<ImportPart, Failure>,
     dry_run: bool,
 ) -> Result<(usize, Outcome), Failure> {
-    let Part { first, lines, count, .. } = part?;
+    let ImportPart { first, lines, count, .. } = part?;
     let query = [("dry_run", dry_run.to_string())];
     let lines = Bytes::from(lines);
     let mut outcome: Outcome = connection.post_lines("/import", &query, &lines).await?;

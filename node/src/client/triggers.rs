@@ -15,13 +15,13 @@ use crate::failure::{Exit, Failure};
 #[derive(Args)]
 pub(crate) struct Triggers {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<TriggersCommand>,
     #[command(flatten)]
     client: Client,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum TriggersCommand {
     /// List the triggers
     List,
     /// Create a trigger
@@ -111,15 +111,15 @@ impl Triggers {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let connection = self.client.connect()?;
         let is_json = self.client.is_json();
-        match self.command.unwrap_or(Command::List) {
-            Command::List => {
+        match self.command.unwrap_or(TriggersCommand::List) {
+            TriggersCommand::List => {
                 let all = connection.all("/triggers", "items").await?;
                 match is_json {
                     true => print_json(&json!({ "items": all })),
                     false => print_triggers(Value::Array(all)),
                 }
             }
-            Command::Create(new) => {
+            TriggersCommand::Create(new) => {
                 let body = new.body();
                 let created: Value =
                     connection.write(Method::POST, "/triggers", Some(&body)).await?;
@@ -128,9 +128,9 @@ impl Triggers {
                     false => print(created["id"].as_str().unwrap_or_default()),
                 }
             }
-            Command::Enable { id } => enable(&connection, &id, true, is_json).await,
-            Command::Disable { id } => enable(&connection, &id, false, is_json).await,
-            Command::Delete { ids } => {
+            TriggersCommand::Enable { id } => enable(&connection, &id, true, is_json).await,
+            TriggersCommand::Disable { id } => enable(&connection, &id, false, is_json).await,
+            TriggersCommand::Delete { ids } => {
                 for id in &ids {
                     let path = path(id)?;
                     let _: Value = connection.write_once(Method::DELETE, &path, None).await?;
@@ -140,7 +140,7 @@ impl Triggers {
                 }
                 if is_json { print_json(&json!({ "deleted": ids })) } else { Ok(()) }
             }
-            Command::History { id, limit } => {
+            TriggersCommand::History { id, limit } => {
                 let query = [("trigger_id", id), ("limit", Some(limit.to_string()))];
                 let page: Value = connection.get("/triggers/history", &query).await?;
                 if is_json { print_json(&page) } else { print_history(page["items"].clone()) }

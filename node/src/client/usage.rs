@@ -17,7 +17,7 @@ pub(crate) struct Usage {
 }
 
 #[derive(Deserialize)]
-struct Identity {
+struct CallerView {
     agent_label: String,
     role: String,
     namespace: Option<String>,
@@ -50,7 +50,7 @@ impl Usage {
         if self.client.is_json() {
             return print_json(&json!({"identity": identity, "org": org, "storage": storage}));
         }
-        let (identity, org): (Identity, Org) = (parse(identity)?, parse(org)?);
+        let (identity, org): (CallerView, Org) = (parse(identity)?, parse(org)?);
         let storage: Storage = parse(storage)?;
         let not_shown = || "not shown to this key".to_owned();
         let keys = org.seats_used.map_or_else(not_shown, |used| of(used, org.max_seats));

@@ -10,7 +10,7 @@ use storage::model::vector::ModelId;
 use storage::text::term::WordHash;
 use storage::text::words::for_each_distinct;
 
-use crate::embed::pool::{Part, Worker};
+use crate::embed::pool::{EmbeddedPart, Worker};
 
 const DIMENSION: usize = 384;
 /// A folder with this file has the model with as many components as the file says.
@@ -52,7 +52,7 @@ pub(super) fn model(dimension: usize) -> Model {
 }
 
 impl Worker for Hashing {
-    fn embed(&mut self, text: &str) -> Result<Part, String> {
+    fn embed(&mut self, text: &str) -> Result<EmbeddedPart, String> {
         let mut vector = vec![0.0; self.dimension];
         // A text without words must not have the zero vector.
         vector[0] = 1e-3;
@@ -65,7 +65,7 @@ impl Worker for Hashing {
             let components = self.kept.entry(hash).or_insert_with(components);
             components.iter().for_each(|(at, change)| vector[usize::from(*at)] += change);
         });
-        Ok(Part { vector, next: None })
+        Ok(EmbeddedPart { vector, next: None })
     }
 }
 

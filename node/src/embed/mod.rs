@@ -15,7 +15,7 @@ pub use manifest::{Manifest, Pooling};
 pub(crate) use onnx::NO_TELEMETRY;
 pub use onnx::{OnnxRuntime, Session};
 pub(crate) use pool::Counters;
-pub use pool::{Part, Pool, Worker};
+pub use pool::{EmbeddedPart, Pool, Worker};
 
 /// The model in the [`cache`] folder.
 pub const CACHED_MODEL: &str = "models/all-MiniLM-L6-v2";

@@ -10,7 +10,7 @@ use ort::value::TensorRef;
 use tokenizers::{PaddingParams, Tokenizer, TruncationParams};
 
 use crate::embed::manifest::{MODEL_FILE, Manifest, Pooling, TOKENIZER_FILE, missing};
-use crate::embed::pool::{Part, Worker};
+use crate::embed::pool::{EmbeddedPart, Worker};
 
 /// Smallest token limit. The model's special tokens need a part of it.
 const TOKENS_MIN: usize = 8;
@@ -102,7 +102,7 @@ impl Session {
 }
 
 impl Worker for Session {
-    fn embed(&mut self, text: &str) -> Result<Part, String> {
+    fn embed(&mut self, text: &str) -> Result<EmbeddedPart, String> {
         let window = &text[..text.floor_char_boundary(PART_BYTES_MAX)];
         let encoding = self.tokenizer.encode(window, true).map_err(|error| error.to_string())?;
         let tokens: Vec<_> = encoding.get_ids().iter().map(|id| i64::from(*id)).collect();
@@ -110,7 +110,7 @@ impl Worker for Session {
         let last = encoding.get_offsets().iter().map(|(_, end)| *end).max().unwrap_or(0);
         // Offsets come from the tokenizer: a panic here would end the thread.
         let end = if is_truncated { window.floor_char_boundary(last) } else { window.len() };
-        Ok(Part { vector: self.run(&tokens)?, next: next_part(text, end) })
+        Ok(EmbeddedPart { vector: self.run(&tokens)?, next: next_part(text, end) })
     }
 }
 

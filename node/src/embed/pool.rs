@@ -24,7 +24,7 @@ const CACHE_TEXT_BYTES: usize = 512;
 const PARTS_MAX: usize = 4;
 
 /// The first part of a text.
-pub struct Part {
+pub struct EmbeddedPart {
     /// Its vector.
     pub vector: Embedding,
     /// Where the next part begins, in bytes: at a character, and not at 0. `None` if this part
@@ -38,14 +38,14 @@ pub trait Worker: Send {
     ///
     /// # Errors
     /// The reason, for the log.
-    fn embed(&mut self, text: &str) -> Result<Part, String>;
+    fn embed(&mut self, text: &str) -> Result<EmbeddedPart, String>;
 }
 
 /// A text, of which the part that begins at `from` is to be embedded.
 struct Task {
     text: Arc<str>,
     from: usize,
-    reply: oneshot::Sender<Result<Part, EmbedError>>,
+    reply: oneshot::Sender<Result<EmbeddedPart, EmbedError>>,
     queued_at: Instant,
 }
 
@@ -207,10 +207,10 @@ mod tests {
     struct Letters;
 
     impl Worker for Letters {
-        fn embed(&mut self, text: &str) -> Result<Part, String> {
+        fn embed(&mut self, text: &str) -> Result<EmbeddedPart, String> {
             let mut vector = vec![0.0; 26];
             vector[usize::from(text.as_bytes()[0] - b'a')] = 3.0;
-            Ok(Part { vector, next: (text.len() > 1).then_some(1) })
+            Ok(EmbeddedPart { vector, next: (text.len() > 1).then_some(1) })
         }
     }
 

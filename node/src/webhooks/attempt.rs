@@ -85,7 +85,7 @@ impl Webhooks {
         &self,
         id: DeliveryId,
         delivery: &Delivery,
-        target: &Target,
+        target: &WebhookReceiver,
     ) -> (AttemptOutcome, bool) {
         if !target.is_enabled {
             return (AttemptOutcome::Disabled, false);
@@ -111,7 +111,7 @@ impl Webhooks {
         &self,
         id: DeliveryId,
         delivery: &Delivery,
-        target: &Target,
+        target: &WebhookReceiver,
     ) -> Result<(StatusCode, Option<Duration>), Failure> {
         // Also here: the resolver is not called for IP addresses in URLs.
         let url = self.policy.check(&target.url)?;
@@ -192,7 +192,7 @@ impl Hooks for Webhooks {
 
 /// The receiver of a trigger's requests.
 #[derive(Clone)]
-pub(super) struct Target {
+pub(super) struct WebhookReceiver {
     is_enabled: bool,
     /// Whether the owner of the trigger may know the memory of the delivery.
     is_open: bool,
@@ -207,7 +207,7 @@ pub(super) struct Target {
     changed_at: Timestamp,
 }
 
-impl Target {
+impl WebhookReceiver {
     /// The target of a delivery whose memory the owner of the trigger may know, or not.
     pub(super) fn with_access(self, is_open: bool) -> Self {
         Self { is_open, ..self }

@@ -16,7 +16,7 @@ use storage::model::id::{TenantId, Timestamp};
 use storage::{Command, Reader, View};
 use tokio::time::Instant;
 
-use super::attempt::{Target, Webhooks};
+use super::attempt::{WebhookReceiver, Webhooks};
 use super::permits::{HostPermits, Permit};
 
 const SCAN_INTERVAL: Duration = Duration::from_millis(50);
@@ -125,7 +125,7 @@ impl Sender {
                 Some(known) => known,
                 None => {
                     let trigger = self.reader.trigger(tenant, id.trigger)?;
-                    let target = trigger.and_then(|trigger| Target::of(trigger, now));
+                    let target = trigger.and_then(|trigger| WebhookReceiver::of(trigger, now));
                     &*targets.entry(id.trigger).or_insert(target)
                 }
             };
@@ -150,7 +150,7 @@ impl Sender {
         Ok(())
     }
 
-    async fn attempt(self, delivery: Delivery, target: Target, permit: Permit) {
+    async fn attempt(self, delivery: Delivery, target: WebhookReceiver, permit: Permit) {
         let Permit { tenant, id, .. } = permit;
         let (outcome, is_timeout) = self.webhooks.attempt(id, &delivery, &target).await;
         permit.record(is_timeout);

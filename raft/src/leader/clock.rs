@@ -48,14 +48,14 @@ const DISAGREEMENT_MIN: Duration = Duration::from_secs(1);
 
 /// The time that the next stamp should have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct ClockTarget {
     at: Timestamp,
     /// Interval that contains a good clock, if a minority of the voters has bad ones.
     earliest: Timestamp,
     latest: Timestamp,
 }
 
-impl Target {
+impl ClockTarget {
     /// `own` is the leader's wall clock. `samples` are those of voters in ascending order, at least
     /// one. `voters` is the number of all voters.
     pub(crate) fn new(own: Timestamp, samples: &[Timestamp], voters: usize) -> Self {
@@ -135,7 +135,7 @@ impl ClusterClock {
     }
 
     /// The stamp at `boottime`. `target` is `None` without fresh clock samples of a quorum.
-    pub(crate) fn stamp(&mut self, boottime: Duration, target: Option<Target>) -> Timestamp {
+    pub(crate) fn stamp(&mut self, boottime: Duration, target: Option<ClockTarget>) -> Timestamp {
         let next = match (&self.step, target) {
             (Step::Rate(since), Some(target)) => {
                 let earliest = since.advanced_to(boottime, RATE_PERCENT_MIN);

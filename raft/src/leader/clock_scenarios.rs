@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use storage::model::id::Timestamp;
 
 use crate::contact::{Condition, Contact};
-use crate::leader::clock::{ClusterClock, Target};
+use crate::leader::clock::{ClockTarget, ClusterClock};
 use crate::system_clock::AppliedStamp;
 use crate::system_clock::ClockReading;
 use crate::types::NodeId;
@@ -84,7 +84,8 @@ impl Simulation {
             contact.record_condition(at as NodeId, condition, own.boottime);
         }
         let samples = contact.samples(&voters, self.leader as NodeId, own);
-        let target = samples.map(|samples| Target::new(own.wall_clock, &samples, voters.len()));
+        let target =
+            samples.map(|samples| ClockTarget::new(own.wall_clock, &samples, voters.len()));
         let stamp = self.clock.stamp(own.boottime, target);
         assert!(stamp > self.last, "{stamp} after {}", self.last);
         self.last = stamp;
@@ -299,8 +300,8 @@ fn operator_ends_a_gap_of_months() {
 }
 
 /// A target on which all samples agree.
-fn agreed(at: i64) -> Target {
-    Target::new(Timestamp(at), &[Timestamp(at)], 1)
+fn agreed(at: i64) -> ClockTarget {
+    ClockTarget::new(Timestamp(at), &[Timestamp(at)], 1)
 }
 
 #[test]

@@ -45,7 +45,7 @@ use storage::{Accepted, ApplyOutcome, Command, DecideError, Draft, Rejection, co
 use tokio::time::Instant;
 
 use crate::error::{Outcome, SubmitError};
-use crate::leader::clock::{ClusterClock, Target};
+use crate::leader::clock::{ClockTarget, ClusterClock};
 use crate::leader::queue::QueuedCommand;
 use crate::shared::Shared;
 use crate::shared_use::SharedUse;
@@ -138,7 +138,8 @@ impl Executor {
         let own = local.clock.read();
         let voters = self.shared.voters();
         let samples = local.contact.samples(&voters, local.node, own);
-        let target = samples.map(|samples| Target::new(own.wall_clock, &samples, voters.len()));
+        let target =
+            samples.map(|samples| ClockTarget::new(own.wall_clock, &samples, voters.len()));
         if target.is_some() && self.shared.leading.clock_jump.swap(false, Ordering::SeqCst) {
             term.clock.allow_jump();
         }

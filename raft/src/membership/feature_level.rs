@@ -10,7 +10,7 @@ use storage::command::RaiseLevel;
 use storage::model::release::Release;
 use tokio::time::{Instant, sleep};
 
-use crate::membership::operations::Operator;
+use crate::membership::operations::Operations;
 use crate::shared::Shared;
 use crate::types::NodeId;
 
@@ -30,7 +30,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         if lowest.level <= before.level {
             continue;
         }
-        let operator = Operator { shared: &shared, deadline: Instant::now() + TIMEOUT };
+        let operator = Operations { shared: &shared, deadline: Instant::now() + TIMEOUT };
         match operator.submit(RaiseLevel(lowest)).await {
             Ok(_) => tracing::info!(
                 from = before.level,

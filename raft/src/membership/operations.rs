@@ -82,12 +82,12 @@ pub(crate) fn status(shared: &Shared) -> ClusterStatus {
 }
 
 /// Runs operations on this node, which must be the leader.
-pub(crate) struct Operator<'a> {
+pub(crate) struct Operations<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) deadline: Instant,
 }
 
-impl Operator<'_> {
+impl Operations<'_> {
     pub(crate) async fn operate(&self, operation: Operation) -> OperateResult<OperationResult> {
         if !self.shared.is_serving() {
             return Err(OperateError::NoLeader);

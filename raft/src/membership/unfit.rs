@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::membership::operations::Operator;
+use crate::membership::operations::Operations;
 use crate::shared::Shared;
 
 /// Interval of the checks.
@@ -38,7 +38,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let reason = reason(&shared);
         contact.set_unfit(reason.is_some());
         let Some(reason) = reason.filter(|_| shared.leads()) else { continue };
-        let operator = Operator { shared: &shared, deadline: Instant::now() + TRANSFER_TIMEOUT };
+        let operator = Operations { shared: &shared, deadline: Instant::now() + TRANSFER_TIMEOUT };
         match operator.hand_over().await {
             Ok(Some(next)) => tracing::warn!(next, reason, "leadership transferred"),
             // All voters are unfit, or there is no other one.

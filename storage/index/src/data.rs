@@ -10,7 +10,7 @@ use model::id::{KeyId, MemoryId, Timestamp};
 use model::journal::JournalPart;
 use model::memory::{Memory, Tier};
 use model::receipt::Retention;
-use model::score::Context;
+use model::score::ScoreContext;
 use model::sq8::Code;
 use model::tenant::Tenant;
 use model::vector::{HalfVector, Vector, VectorFault};
@@ -203,7 +203,7 @@ impl IndexData {
     }
 
     /// Calls `visit` with the memories that may get context from `id`: the factor of their share,
-    /// id and slot, and a function for their [likeness](Context::likeness), which is slow.
+    /// id and slot, and a function for their [likeness](ScoreContext::likeness), which is slow.
     pub fn visit_around(
         &self,
         id: MemoryId,
@@ -212,11 +212,11 @@ impl IndexData {
         let Some(slot) = self.slot(id) else { return };
         let at = self.chunks[chunk_of(slot)].row(row_of(slot)).created_at();
         let vector = LazyCell::new(|| self.vector_of(slot).1.components());
-        let gap_max = Context::GAP_MAX.as_micros() as i64;
+        let gap_max = ScoreContext::GAP_MAX.as_micros() as i64;
         for side in self.namespaces.around(self.namespace_of(slot), (at, id)) {
             let near = side.take_while(|((other, _), _)| (at.0 - other.0).abs() <= gap_max);
-            for (damping, ((_, neighbour), other)) in Context::DAMPING.into_iter().zip(near) {
-                let likeness = || Context::likeness(self.vector_of(*other).1.cosine(&vector));
+            for (damping, ((_, neighbour), other)) in ScoreContext::DAMPING.into_iter().zip(near) {
+                let likeness = || ScoreContext::likeness(self.vector_of(*other).1.cosine(&vector));
                 visit(damping, (*neighbour, *other), &likeness);
             }
         }

@@ -35,7 +35,7 @@ const SHRUNK_MAX: usize = 4;
 
 /// The words whose hashes have the same part number.
 #[derive(Default)]
-struct Part {
+struct WordPart {
     /// One entry per slot. The entries of a word have the same hash.
     rare: HashTable<(WordHash, Slot)>,
     /// Words with more than [`RARE_SLOTS_MAX`] slots.
@@ -45,7 +45,7 @@ struct Part {
 #[derive(Default)]
 pub struct Postings {
     /// [`PARTS`] parts; none before the first insertion.
-    parts: Vec<Part>,
+    parts: Vec<WordPart>,
     /// Number of slots in all bitmaps.
     frequent_slots: u64,
     /// Its random keys prevent words that are chosen to collide in the tables.
@@ -56,7 +56,7 @@ fn part_of(hash: u64) -> usize {
     (hash >> PART_SHIFT) as usize % PARTS
 }
 
-impl Part {
+impl WordPart {
     /// Halves tables that are less than a quarter full. Returns whether one was.
     fn shrink(&mut self, hasher: &RandomState) -> bool {
         let Self { rare, frequent } = self;
@@ -75,10 +75,10 @@ impl Part {
 
 impl Postings {
     pub fn insert(&mut self, word: WordHash, slot: Slot) {
-        self.parts.resize_with(PARTS, Part::default);
+        self.parts.resize_with(PARTS, WordPart::default);
         let Self { parts, hasher, .. } = self;
         let hash = hasher.hash_one(word);
-        let Part { rare, frequent } = &mut parts[part_of(hash)];
+        let WordPart { rare, frequent } = &mut parts[part_of(hash)];
         if let Some((_, slots)) = frequent.find_mut(hash, |(found, _)| *found == word) {
             // New memories mostly have the highest slot, for which no search is needed.
             let is_added = slots.try_push(slot).is_ok() || slots.insert(slot);
@@ -107,7 +107,7 @@ impl Postings {
     pub fn remove(&mut self, word: WordHash, slot: Slot) {
         let Self { parts, hasher, .. } = self;
         let hash = hasher.hash_one(word);
-        let Some(Part { rare, frequent }) = parts.get_mut(part_of(hash)) else { return };
+        let Some(WordPart { rare, frequent }) = parts.get_mut(part_of(hash)) else { return };
         let Ok(mut entry) = frequent.find_entry(hash, |(found, _)| *found == word) else {
             if let Ok(entry) = rare.find_entry(hash, |found| *found == (word, slot)) {
                 entry.remove();
@@ -256,7 +256,8 @@ mod tests {
 
     /// Bytes of all tables, and of the largest one.
     fn allocated(postings: &Postings) -> (usize, usize) {
-        let tables = |part: &Part| [part.rare.allocation_size(), part.frequent.allocation_size()];
+        let tables =
+            |part: &WordPart| [part.rare.allocation_size(), part.frequent.allocation_size()];
         let sizes: Vec<usize> = postings.parts.iter().flat_map(tables).collect();
         (sizes.iter().sum(), sizes.into_iter().max().unwrap_or(0))
     }

@@ -24,7 +24,7 @@ pub fn tag_of(namespace: &str, entity: &str) -> String {
 
 /// A memory of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct GraphMemory {
     /// A hash of what it is.
     pub id: MemoryId,
     /// What searches find.
@@ -37,7 +37,7 @@ pub struct Part {
     pub metadata: Vec<(&'static str, String)>,
 }
 
-impl Part {
+impl GraphMemory {
     /// An entity.
     pub fn entity(namespace: &str, name: &str, entity_type: &str, order: usize) -> Self {
         let label = format!("{name} ({entity_type})");

@@ -64,7 +64,7 @@ pub struct Factors {
     pub temporal_boost: f64,
     /// 0 or `namespace_boost`.
     pub namespace_boost: f64,
-    /// Boost by a memory that was created next to this one, at least 0. See [`Context`].
+    /// Boost by a memory that was created next to this one, at least 0. See [`ScoreContext`].
     pub context_boost: f64,
     /// 1, or less if another memory supersedes this one.
     pub superseded_factor: f64,
@@ -100,7 +100,7 @@ impl Factors {
 
     /// Adds `context` to the score, which must not have one yet. A score of 0 or less stays.
     #[must_use]
-    pub fn with_context(self, context: &Context, weights: &RecallWeights) -> Self {
+    pub fn with_context(self, context: &ScoreContext, weights: &RecallWeights) -> Self {
         // Not rounded: the boost of a low score is large.
         let score = self.unrounded(weights);
         let context_boost = if rounded(score) > 0.0 { context.added() / score } else { 0.0 };
@@ -110,7 +110,7 @@ impl Factors {
 
 /// What a good result, the source, adds to the score of a memory that was created next to it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Context {
+pub struct ScoreContext {
     /// The source.
     pub id: MemoryId,
     /// Score of the source with heat 0 and without context, above 0.
@@ -120,7 +120,7 @@ pub struct Context {
     pub share: f64,
 }
 
-impl Context {
+impl ScoreContext {
     /// Factors of the share for the first, second, … neighbour on each side. Further ones get
     /// nothing.
     pub const DAMPING: [f64; 5] = [1.0, 0.8, 0.64, 0.512, 0.4096];
@@ -171,7 +171,7 @@ mod tests {
         let present = factors([0.5, 0.8, 5.0, 0.0, 0.0]);
         let old = Factors { superseded_factor: 0.3, ..present };
         assert_eq!(old.fused(&weights), rounded(present.fused(&weights) * 0.3));
-        let context = Context { id: MemoryId([1; 16]), source_score: 1.0, share: 0.4 };
+        let context = ScoreContext { id: MemoryId([1; 16]), source_score: 1.0, share: 0.4 };
         let with_context =
             |factors: Factors| factors.with_context(&context, &weights).fused(&weights);
         assert!((with_context(old) - with_context(present) * 0.3).abs() < 2e-6);
@@ -188,7 +188,7 @@ mod tests {
         let weights = RecallWeights::default();
         let source = factors([0.9, 1.0, 10.0, 0.0, 0.0]).without_heat(&weights);
         assert_eq!(source, rounded(0.9 * 0.7 * 2.5), "heat is not passed on");
-        let context = Context { id: MemoryId([1; 16]), source_score: source, share: 0.4 };
+        let context = ScoreContext { id: MemoryId([1; 16]), source_score: source, share: 0.4 };
         let alone = factors([0.1, 0.5, 1.0, 0.0, 0.1]);
         let added = alone.with_context(&context, &weights).fused(&weights) - alone.fused(&weights);
         assert!((added - source * 0.4).abs() < 2e-6);

@@ -145,7 +145,7 @@ impl Thermo {
     /// Every setting with its name, value and range. Reading, changing and validating all use
     /// this list.
     pub fn settings(&mut self) -> Vec<Setting<'_>> {
-        use Target::{Number, Switch, Whole};
+        use SettingField::{Number, Switch, Whole};
         let mut all = Vec::new();
         let mut add = |name: &str, target, range| {
             all.push(Setting { name: name.to_owned(), target, range });
@@ -201,7 +201,7 @@ impl Thermo {
         add("recall.superseded_factor", Number(&mut recall.superseded_factor), 0.0..=1.0);
         let Duplicates { on_duplicate, similarity_min, overlap_min, echo_seconds } =
             &mut self.duplicates;
-        add("duplicates.on_duplicate", Target::OnDuplicate(on_duplicate), 0.0..=1.0);
+        add("duplicates.on_duplicate", SettingField::OnDuplicate(on_duplicate), 0.0..=1.0);
         // Less similar memories are not looked for: see `SIMILAR_COSINE`.
         add("duplicates.similarity_min", Number(similarity_min), 0.92..=1.0);
         add("duplicates.overlap_min", Number(overlap_min), 0.5..=1.0);
@@ -230,13 +230,13 @@ impl Thermo {
 pub struct Setting<'a> {
     /// Name, sections first: `recall.heat_weight`.
     pub name: String,
-    target: Target<'a>,
+    target: SettingField<'a>,
     /// Allowed values, if it is a number.
     pub range: RangeInclusive<f64>,
 }
 
 /// The configuration field behind a setting.
-enum Target<'a> {
+enum SettingField<'a> {
     Number(&'a mut f64),
     Whole(&'a mut u32),
     Switch(&'a mut bool),
@@ -268,16 +268,16 @@ pub struct SettingFault {
 impl Setting<'_> {
     /// Whether it is a whole number.
     pub fn is_integer(&self) -> bool {
-        matches!(self.target, Target::Whole(_))
+        matches!(self.target, SettingField::Whole(_))
     }
 
     /// Its value.
     pub fn value(&self) -> SettingValue {
         match &self.target {
-            Target::Number(number) => SettingValue::Number(**number),
-            Target::Whole(number) => SettingValue::Number(f64::from(**number)),
-            Target::Switch(on) => SettingValue::Switch(**on),
-            Target::OnDuplicate(action) => SettingValue::OnDuplicate(**action),
+            SettingField::Number(number) => SettingValue::Number(**number),
+            SettingField::Whole(number) => SettingValue::Number(f64::from(**number)),
+            SettingField::Switch(on) => SettingValue::Switch(**on),
+            SettingField::OnDuplicate(action) => SettingValue::OnDuplicate(**action),
         }
     }
 
@@ -292,20 +292,26 @@ impl Setting<'_> {
                 let default = default.expect("the default configuration has the same settings");
                 return Setting { target, ..self }.set(default.value());
             }
-            (Target::Switch(on), SettingValue::Switch(value)) => *on = value,
-            (Target::Switch(_), _) => return Err("must be true or false".into()),
-            (Target::OnDuplicate(action), SettingValue::OnDuplicate(value)) => *action = value,
-            (Target::OnDuplicate(_), _) => return Err(OnDuplicate::EXPECTED.into()),
+            (SettingField::Switch(on), SettingValue::Switch(value)) => *on = value,
+            (SettingField::Switch(_), _) => return Err("must be true or false".into()),
+            (SettingField::OnDuplicate(action), SettingValue::OnDuplicate(value)) => {
+                *action = value
+            }
+            (SettingField::OnDuplicate(_), _) => return Err(OnDuplicate::EXPECTED.into()),
             (_, SettingValue::OnDuplicate(_)) => return Err("must be a number".into()),
             (_, SettingValue::Switch(_)) => return Err("must be a number".into()),
-            (Target::Number(number), SettingValue::Number(value)) if fits(value) => *number = value,
-            (Target::Number(_), _) => return Err(format!("must be a number from {min} to {max}")),
-            (Target::Whole(number), SettingValue::Number(value))
+            (SettingField::Number(number), SettingValue::Number(value)) if fits(value) => {
+                *number = value
+            }
+            (SettingField::Number(_), _) => {
+                return Err(format!("must be a number from {min} to {max}"));
+            }
+            (SettingField::Whole(number), SettingValue::Number(value))
                 if fits(value) && value.fract() == 0.0 =>
             {
                 *number = value as u32;
             }
-            (Target::Whole(_), _) => {
+            (SettingField::Whole(_), _) => {
                 return Err(format!("must be a whole number from {min} to {max}"));
             }
         }

@@ -21,7 +21,7 @@ const REMOVED_AT_ONCE: u64 = 1_000;
 const EXPIRED_CHAINS_MAX: usize = 200;
 
 /// What differs before and after a command; `None` if nothing does.
-pub(super) fn differing(mut before: Fields, mut entry: Entry) -> Option<(Fields, Entry)> {
+pub(super) fn differing(mut before: Fields, mut entry: AuditedAct) -> Option<(Fields, AuditedAct)> {
     keep_differing(&mut before, &mut entry.fields);
     (!before.is_empty() || !entry.fields.is_empty()).then_some((before, entry))
 }
@@ -31,7 +31,7 @@ pub(super) fn record(
     draft: &mut Draft,
     actor: AuditActor,
     before: Fields,
-    Entry { action, target, fields, .. }: &Entry,
+    AuditedAct { action, target, fields, .. }: &AuditedAct,
     chains: impl IntoIterator<Item = TenantId>,
 ) -> Result<()> {
     let (target, after, action) = (short(target), fields.clone(), *action);
@@ -170,7 +170,7 @@ fn trim(
 
 /// What the audit log shows of a command. No text of a memory is among it, so that a purge need not change
 /// the log. What may be secret is shown as a digest.
-pub struct Entry {
+pub struct AuditedAct {
     pub(super) action: AuditAction,
     /// What the command is about.
     pub(super) target: String,
@@ -180,7 +180,7 @@ pub struct Entry {
     pub(super) tenant: Option<TenantId>,
 }
 
-impl Entry {
+impl AuditedAct {
     pub(super) fn new(action: AuditAction, target: impl Into<String>, fields: Fields) -> Self {
         Self { action, target: target.into(), fields, tenant: None }
     }

@@ -13,7 +13,7 @@ use model::tenant::{Tenancy, Tenant};
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit::{Entry, texts};
+use crate::decide::audit::{AuditedAct, texts};
 use crate::decide::context::{Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::decide::rule::{Class, ClusterAudit, ClusterRule};
@@ -159,10 +159,10 @@ impl ClusterRule for ReleaseWebhooks {
 }
 
 impl ReleaseWebhooks {
-    fn audit(&self, draft: &Draft, _reply: Option<&()>) -> Result<Entry> {
+    fn audit(&self, draft: &Draft, _reply: Option<&()>) -> Result<AuditedAct> {
         let restored = draft.cluster()?.and_then(|cluster| cluster.restored);
         let fields = texts([("held", restored.map(|it| it.webhooks_held.to_string()))]);
-        Ok(Entry::new(AuditAction::WebhooksRelease, "webhooks", fields))
+        Ok(AuditedAct::new(AuditAction::WebhooksRelease, "webhooks", fields))
     }
 }
 
@@ -230,8 +230,8 @@ impl ClusterRule for RecordOperation {
 }
 
 impl RecordOperation {
-    fn audit(&self, _draft: &Draft, reply: Option<&()>) -> Result<Entry> {
+    fn audit(&self, _draft: &Draft, reply: Option<&()>) -> Result<AuditedAct> {
         let fields = reply.map_or_else(Fields::new, |()| self.fields.iter().cloned().collect());
-        Ok(Entry::new(self.action, &self.target, fields))
+        Ok(AuditedAct::new(self.action, &self.target, fields))
     }
 }

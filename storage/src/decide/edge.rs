@@ -15,7 +15,7 @@ use model::trigger::TriggerEvent;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit::{Entry, digest, texts};
+use crate::decide::audit::{AuditedAct, digest, texts};
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::draft::MemoryEvent;
@@ -105,9 +105,9 @@ impl TenantRule for DeleteEdge {
 }
 
 impl DeleteEdge {
-    fn audit(&self, context: &Context<'_>, _reply: Option<&EdgeReply>) -> Result<Entry> {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&EdgeReply>) -> Result<AuditedAct> {
         let fields = self.audited_row(context)?;
-        Ok(Entry::new(
+        Ok(AuditedAct::new(
             AuditAction::EdgeDelete,
             format!("edge from {} to {}", self.0.source, self.0.target),
             fields,

@@ -5,7 +5,7 @@ use model::audit::{AuditAction, AuditActor, Fields, short};
 use model::id::{KeyId, MemoryId};
 use model::memory::Memory;
 
-use crate::decide::audit::{self, Entry, digest, texts};
+use crate::decide::audit::{self, AuditedAct, digest, texts};
 use crate::decide::context::Context;
 use crate::error::Result;
 
@@ -20,7 +20,7 @@ pub(super) fn record_edit(
     let [before, after] = rows;
     let keeps_text = before.label == after.label;
     let [before, after] = rows.map(|row| audited(id, row, keeps_text));
-    let entry = Entry::new(AuditAction::MemoryChange, format!("memory {id}"), after);
+    let entry = AuditedAct::new(AuditAction::MemoryChange, format!("memory {id}"), after);
     let Some((before, entry)) = audit::differing(before, entry) else { return Ok(false) };
     let actor = match editor {
         Some(key) => audit::actor(context.draft, context.tenant, key)?,

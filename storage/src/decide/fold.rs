@@ -8,7 +8,7 @@ use model::id::MemoryId;
 use model::memory::{Memory, MemoryRecord, Tier};
 use serde::{Deserialize, Serialize};
 
-use crate::decide::audit::Entry;
+use crate::decide::audit::AuditedAct;
 use crate::decide::bulk::BulkFilter;
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
@@ -128,8 +128,8 @@ impl TenantRule for Unfold {
 }
 
 impl Unfold {
-    fn audit(&self, context: &Context<'_>, _reply: Option<&TouchedMemories>) -> Result<Entry> {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&TouchedMemories>) -> Result<AuditedAct> {
         let fields = memory::deleted_row(context, self.0)?;
-        Ok(Entry::new(AuditAction::MemoryDelete, format!("memory {}", self.0), fields))
+        Ok(AuditedAct::new(AuditAction::MemoryDelete, format!("memory {}", self.0), fields))
     }
 }

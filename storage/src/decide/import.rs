@@ -13,7 +13,7 @@ use model::trigger::{Firings, Trigger};
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit::{Entry, numbers};
+use crate::decide::audit::{AuditedAct, numbers};
 use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::edge::EdgeRef;
@@ -56,12 +56,12 @@ impl TenantRule for Import {
 }
 
 impl Import {
-    fn audit(&self, _context: &Context<'_>, reply: Option<&Vec<Imported>>) -> Result<Entry> {
+    fn audit(&self, _context: &Context<'_>, reply: Option<&Vec<Imported>>) -> Result<AuditedAct> {
         let fields = reply.map_or_else(Fields::new, |reply| {
             let created = reply.iter().filter(|it| **it == Imported::Created).count();
             if created > 0 { numbers(&[("created", created)]) } else { Fields::new() }
         });
-        Ok(Entry::new(AuditAction::MemoryImport, "import", fields))
+        Ok(AuditedAct::new(AuditAction::MemoryImport, "import", fields))
     }
 }
 

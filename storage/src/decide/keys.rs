@@ -9,7 +9,7 @@ use model::tenant::{Limit, Role};
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit::{Entry, texts};
+use crate::decide::audit::{AuditedAct, texts};
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::error::Result;
@@ -64,9 +64,9 @@ impl TenantRule for CreateKey {
 }
 
 impl CreateKey {
-    fn audit(&self, context: &Context<'_>, _reply: Option<&KeyReply>) -> Result<Entry> {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&KeyReply>) -> Result<AuditedAct> {
         let fields = row(context, self.id)?;
-        Ok(Entry::new(AuditAction::KeyCreate, target(self.id), fields))
+        Ok(AuditedAct::new(AuditAction::KeyCreate, target(self.id), fields))
     }
 }
 
@@ -108,9 +108,9 @@ impl TenantRule for RotateKey {
 }
 
 impl RotateKey {
-    fn audit(&self, context: &Context<'_>, _reply: Option<&KeyReply>) -> Result<Entry> {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&KeyReply>) -> Result<AuditedAct> {
         let fields = row(context, self.id)?;
-        Ok(Entry::new(AuditAction::KeyRotate, target(self.id), fields))
+        Ok(AuditedAct::new(AuditAction::KeyRotate, target(self.id), fields))
     }
 }
 
@@ -139,9 +139,9 @@ impl TenantRule for DeleteKey {
 }
 
 impl DeleteKey {
-    fn audit(&self, context: &Context<'_>, _reply: Option<&KeyReply>) -> Result<Entry> {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&KeyReply>) -> Result<AuditedAct> {
         let fields = row(context, self.0)?;
-        Ok(Entry::new(AuditAction::KeyDelete, target(self.0), fields))
+        Ok(AuditedAct::new(AuditAction::KeyDelete, target(self.0), fields))
     }
 }
 
@@ -172,9 +172,9 @@ impl TenantRule for SetKeyNamespace {
 }
 
 impl SetKeyNamespace {
-    fn audit(&self, context: &Context<'_>, _reply: Option<&KeyReply>) -> Result<Entry> {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&KeyReply>) -> Result<AuditedAct> {
         let fields = row(context, self.id)?;
-        Ok(Entry::new(AuditAction::KeyNamespace, target(self.id), fields))
+        Ok(AuditedAct::new(AuditAction::KeyNamespace, target(self.id), fields))
     }
 }
 

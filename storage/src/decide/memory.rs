@@ -11,7 +11,7 @@ use model::trigger::TriggerEvent;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit::{Entry, texts};
+use crate::decide::audit::{AuditedAct, texts};
 use crate::decide::bulk::{self, BulkFilter, Outcomes, for_each};
 use crate::decide::commit_memory::{MemoryUpdate, commit_update};
 use crate::decide::context::{Context, Decided, RESTORED_HEAT, reject_if};
@@ -67,7 +67,7 @@ impl TenantRule for UpdateMemories {
 }
 
 impl UpdateMemories {
-    fn audit(&self, _context: &Context<'_>, reply: Option<&Outcomes>) -> Result<Entry> {
+    fn audit(&self, _context: &Context<'_>, reply: Option<&Outcomes>) -> Result<AuditedAct> {
         let fields = reply.map_or_else(Fields::new, |reply| {
             let mut fields = bulk::audited(&self.ids, reply);
             if !fields.is_empty() {
@@ -75,7 +75,7 @@ impl UpdateMemories {
             }
             fields
         });
-        Ok(Entry::new(AuditAction::MemoryChangeBulk, "memories", fields))
+        Ok(AuditedAct::new(AuditAction::MemoryChangeBulk, "memories", fields))
     }
 }
 
@@ -148,9 +148,9 @@ impl TenantRule for DeleteMemory {
 }
 
 impl DeleteMemory {
-    fn audit(&self, context: &Context<'_>, _reply: Option<&TouchedMemories>) -> Result<Entry> {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&TouchedMemories>) -> Result<AuditedAct> {
         let fields = deleted_row(context, self.0)?;
-        Ok(Entry::new(AuditAction::MemoryDelete, format!("memory {}", self.0), fields))
+        Ok(AuditedAct::new(AuditAction::MemoryDelete, format!("memory {}", self.0), fields))
     }
 }
 
@@ -184,9 +184,9 @@ impl TenantRule for DeleteMemories {
 }
 
 impl DeleteMemories {
-    fn audit(&self, _context: &Context<'_>, reply: Option<&Outcomes>) -> Result<Entry> {
+    fn audit(&self, _context: &Context<'_>, reply: Option<&Outcomes>) -> Result<AuditedAct> {
         let fields = reply.map_or_else(Fields::new, |reply| bulk::audited(&self.ids, reply));
-        Ok(Entry::new(AuditAction::MemoryDeleteBulk, "memories", fields))
+        Ok(AuditedAct::new(AuditAction::MemoryDeleteBulk, "memories", fields))
     }
 }
 
@@ -238,9 +238,9 @@ impl TenantRule for RestoreMemories {
 }
 
 impl RestoreMemories {
-    fn audit(&self, _context: &Context<'_>, reply: Option<&Outcomes>) -> Result<Entry> {
+    fn audit(&self, _context: &Context<'_>, reply: Option<&Outcomes>) -> Result<AuditedAct> {
         let fields = reply.map_or_else(Fields::new, |reply| bulk::audited(&self.0, reply));
-        Ok(Entry::new(AuditAction::MemoryRestoreBulk, "memories", fields))
+        Ok(AuditedAct::new(AuditAction::MemoryRestoreBulk, "memories", fields))
     }
 }
 

@@ -12,7 +12,7 @@ use model::vector::Vector;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit::{Entry, texts};
+use crate::decide::audit::{AuditedAct, texts};
 use crate::decide::context::{Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::decide::rule::{Class, ClusterAudit, ClusterRule};
@@ -266,7 +266,7 @@ pub(super) fn check_vector(draft: &Draft, vector: &Vector) -> Decided<()> {
 }
 
 /// The next model, as the audit log shows it.
-fn entry(draft: &Draft) -> Result<Entry> {
+fn entry(draft: &Draft) -> Result<AuditedAct> {
     let next = draft.models()?.next;
     let next = next.as_ref();
     let fields = texts([
@@ -274,5 +274,5 @@ fn entry(draft: &Draft) -> Result<Entry> {
         ("folder", next.map(|next| short(&next.folder))),
         ("forced", next.map(|next| next.forced.to_string())),
     ]);
-    Ok(Entry::new(AuditAction::ModelChange, "next model", fields))
+    Ok(AuditedAct::new(AuditAction::ModelChange, "next model", fields))
 }

@@ -9,7 +9,7 @@ use model::receipt::{Receipt, ReceiptKey, WriteEffect};
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit::{Entry, numbers};
+use crate::decide::audit::{AuditedAct, numbers};
 use crate::decide::bulk::{self, Outcomes, for_each};
 use crate::decide::context::{Context, Decided};
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
@@ -39,9 +39,9 @@ impl TenantRule for PurgeMemories {
 }
 
 impl PurgeMemories {
-    fn audit(&self, _context: &Context<'_>, reply: Option<&Outcomes>) -> Result<Entry> {
+    fn audit(&self, _context: &Context<'_>, reply: Option<&Outcomes>) -> Result<AuditedAct> {
         let fields = reply.map_or_else(Fields::new, |reply| bulk::audited(&self.0, reply));
-        Ok(Entry::new(AuditAction::MemoryPurge, "memories", fields))
+        Ok(AuditedAct::new(AuditAction::MemoryPurge, "memories", fields))
     }
 }
 
@@ -98,10 +98,10 @@ impl TenantRule for RemoveTraces {
 }
 
 impl RemoveTraces {
-    fn audit(&self, _context: &Context<'_>, reply: Option<&()>) -> Result<Entry> {
+    fn audit(&self, _context: &Context<'_>, reply: Option<&()>) -> Result<AuditedAct> {
         let TraceRows { events, deliveries, receipts } = &self.0;
         let rows = events.len() + deliveries.len() + receipts.len();
         let fields = reply.map_or_else(Fields::new, |()| numbers(&[("rows", rows)]));
-        Ok(Entry::new(AuditAction::MemoryPurge, "traces of memories", fields))
+        Ok(AuditedAct::new(AuditAction::MemoryPurge, "traces of memories", fields))
     }
 }

@@ -2,7 +2,7 @@
 //! and its rule. A command of a tenant and one of the cluster are two kinds, so that neither is decided
 //! as the other.
 
-use crate::decide::audit::Entry;
+use crate::decide::audit::AuditedAct;
 use crate::decide::context::{Context, Decided};
 use crate::decide::draft::Draft;
 use crate::error::Result;
@@ -55,11 +55,11 @@ impl Class {
 /// What the audit log shows of a command of a tenant: called before it is decided, without its reply,
 /// and afterwards. The log has the fields that differ, or no entry if all are equal.
 pub type TenantAudit<C> =
-    Option<fn(&C, &Context<'_>, Option<&<C as TenantRule>::Reply>) -> Result<Entry>>;
+    Option<fn(&C, &Context<'_>, Option<&<C as TenantRule>::Reply>) -> Result<AuditedAct>>;
 
 /// [`TenantAudit`] of a command of the cluster.
 pub type ClusterAudit<C> =
-    Option<fn(&C, &Draft, Option<&<C as ClusterRule>::Reply>) -> Result<Entry>>;
+    Option<fn(&C, &Draft, Option<&<C as ClusterRule>::Reply>) -> Result<AuditedAct>>;
 
 /// A command of a tenant. Only [`decide`](super::decide) calls its rule.
 pub trait TenantRule: Sized {

@@ -6,7 +6,7 @@ use model::id::TenantId;
 use model::journal::EventKind;
 
 use crate::decide::audit;
-use crate::decide::audit::Entry;
+use crate::decide::audit::AuditedAct;
 use crate::decide::context::{Context, Decided};
 use crate::decide::draft::Draft;
 use crate::decide::fire::fire;
@@ -47,8 +47,8 @@ pub(crate) fn run_for_cluster<R: ClusterRule>(rule: &R, draft: &mut Draft) -> De
 fn record_for_tenant(
     context: &mut Context<'_>,
     class: Class,
-    before: Entry,
-    entry: Entry,
+    before: AuditedAct,
+    entry: AuditedAct,
 ) -> Result<()> {
     let Some((before, mut entry)) = audit::differing(before.fields, entry) else { return Ok(()) };
     let tenant = context.tenant;

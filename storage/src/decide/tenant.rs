@@ -12,7 +12,7 @@ use model::thermo::SettingValue;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit::{Entry, texts};
+use crate::decide::audit::{AuditedAct, texts};
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::tenants::tenant_row;
@@ -47,9 +47,9 @@ impl TenantRule for UpdateSettings {
 }
 
 impl UpdateSettings {
-    fn audit(&self, context: &Context<'_>, _reply: Option<&SettingsReply>) -> Result<Entry> {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&SettingsReply>) -> Result<AuditedAct> {
         let fields = self.audited_row(context)?;
-        Ok(Entry::new(AuditAction::SettingsChange, "settings", fields))
+        Ok(AuditedAct::new(AuditAction::SettingsChange, "settings", fields))
     }
 
     fn audited_row(&self, context: &Context<'_>) -> Result<Fields> {
@@ -89,9 +89,9 @@ impl TenantRule for UpdateRetention {
 }
 
 impl UpdateRetention {
-    fn audit(&self, context: &Context<'_>, _reply: Option<&()>) -> Result<Entry> {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&()>) -> Result<AuditedAct> {
         let fields = self.audited_row(context)?;
-        Ok(Entry::new(AuditAction::RetentionChange, "rules of retention", fields))
+        Ok(AuditedAct::new(AuditAction::RetentionChange, "rules of retention", fields))
     }
 
     fn audited_row(&self, context: &Context<'_>) -> Result<Fields> {
@@ -138,9 +138,13 @@ impl TenantRule for ChangeTenant {
 }
 
 impl ChangeTenant {
-    fn audit(&self, context: &Context<'_>, _reply: Option<&()>) -> Result<Entry> {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&()>) -> Result<AuditedAct> {
         let fields = tenant_row(context.draft, context.tenant)?;
-        Ok(Entry::new(AuditAction::TenantChange, format!("tenant {}", context.tenant.0), fields))
+        Ok(AuditedAct::new(
+            AuditAction::TenantChange,
+            format!("tenant {}", context.tenant.0),
+            fields,
+        ))
     }
 }
 
@@ -224,9 +228,9 @@ impl TenantRule for PutRule {
 }
 
 impl PutRule {
-    fn audit(&self, context: &Context<'_>, _reply: Option<&Rule>) -> Result<Entry> {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&Rule>) -> Result<AuditedAct> {
         let fields = rule_row(context, |rule| self.is_same(rule))?;
-        Ok(Entry::new(
+        Ok(AuditedAct::new(
             AuditAction::RuleChange,
             format!("access rule of {} for {}", self.agent, self.namespace),
             fields,
@@ -249,9 +253,9 @@ impl TenantRule for DeleteRule {
 }
 
 impl DeleteRule {
-    fn audit(&self, context: &Context<'_>, _reply: Option<&Rule>) -> Result<Entry> {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&Rule>) -> Result<AuditedAct> {
         let fields = rule_row(context, |rule| rule.number == self.0)?;
-        Ok(Entry::new(AuditAction::RuleChange, format!("access rule {}", self.0), fields))
+        Ok(AuditedAct::new(AuditAction::RuleChange, format!("access rule {}", self.0), fields))
     }
 }
 

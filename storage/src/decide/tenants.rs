@@ -12,7 +12,7 @@ use model::tenant::{
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit::Entry;
+use crate::decide::audit::AuditedAct;
 use crate::decide::context::{Decided, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::draft::Draft;
@@ -70,11 +70,14 @@ impl ClusterRule for CreateTenant {
 }
 
 impl CreateTenant {
-    fn audit(&self, _draft: &Draft, reply: Option<&TenantReply>) -> Result<Entry> {
+    fn audit(&self, _draft: &Draft, reply: Option<&TenantReply>) -> Result<AuditedAct> {
         let fields = reply.map_or_else(Fields::new, |reply| tenant_fields(&reply.tenant));
         // Before it is created it has no id.
         let id = reply.map_or(TenantId::OPERATOR, |reply| reply.id);
-        Ok(Entry { tenant: Some(id), ..Entry::new(AuditAction::TenantCreate, target(id), fields) })
+        Ok(AuditedAct {
+            tenant: Some(id),
+            ..AuditedAct::new(AuditAction::TenantCreate, target(id), fields)
+        })
     }
 }
 
@@ -115,11 +118,11 @@ impl ClusterRule for UpdateTenant {
 }
 
 impl UpdateTenant {
-    fn audit(&self, draft: &Draft, _reply: Option<&TenantReply>) -> Result<Entry> {
+    fn audit(&self, draft: &Draft, _reply: Option<&TenantReply>) -> Result<AuditedAct> {
         let fields = tenant_row(draft, self.id)?;
-        Ok(Entry {
+        Ok(AuditedAct {
             tenant: Some(self.id),
-            ..Entry::new(AuditAction::TenantChange, target(self.id), fields)
+            ..AuditedAct::new(AuditAction::TenantChange, target(self.id), fields)
         })
     }
 }
@@ -153,9 +156,9 @@ impl ClusterRule for DeleteTenant {
 
 impl DeleteTenant {
     /// The operator keeps the heads of the chains of a deleted tenant.
-    fn audit(&self, draft: &Draft, _reply: Option<&TenantDeleted>) -> Result<Entry> {
+    fn audit(&self, draft: &Draft, _reply: Option<&TenantDeleted>) -> Result<AuditedAct> {
         let fields = self.audited_row(draft)?;
-        Ok(Entry::new(AuditAction::TenantDelete, target(self.id), fields))
+        Ok(AuditedAct::new(AuditAction::TenantDelete, target(self.id), fields))
     }
 
     fn audited_row(&self, draft: &Draft) -> Result<Fields> {
@@ -224,9 +227,9 @@ impl ClusterRule for PutTier {
 }
 
 impl PutTier {
-    fn audit(&self, draft: &Draft, _reply: Option<&Tier>) -> Result<Entry> {
+    fn audit(&self, draft: &Draft, _reply: Option<&Tier>) -> Result<AuditedAct> {
         let fields = self.audited_row(draft)?;
-        Ok(Entry::new(AuditAction::TierChange, format!("tier {}", self.name), fields))
+        Ok(AuditedAct::new(AuditAction::TierChange, format!("tier {}", self.name), fields))
     }
 
     fn audited_row(&self, draft: &Draft) -> Result<Fields> {

@@ -14,7 +14,7 @@ use model::trigger::Trigger;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit::{Entry, numbers};
+use crate::decide::audit::{AuditedAct, numbers};
 use crate::decide::bulk::BulkFilter;
 use crate::decide::context::{Context, Decided};
 use crate::decide::draft::BATCH_BYTES;
@@ -46,11 +46,11 @@ impl TenantRule for AdvanceTick {
 
 impl AdvanceTick {
     /// The number of memories that it deleted.
-    fn audit(&self, context: &Context<'_>, _reply: Option<&Progress>) -> Result<Entry> {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&Progress>) -> Result<AuditedAct> {
         let is_deletion = |change: &&Change| matches!(change, Change::EventAppended(_, event) if matches!(event.kind, EventKind::Deleted(_)));
         let deleted = context.draft.changes_of_command().iter().filter(is_deletion).count();
         let fields = if deleted > 0 { numbers(&[("deleted", deleted)]) } else { Fields::new() };
-        Ok(Entry::new(AuditAction::RetentionDelete, "memories", fields))
+        Ok(AuditedAct::new(AuditAction::RetentionDelete, "memories", fields))
     }
 }
 

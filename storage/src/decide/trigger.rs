@@ -10,7 +10,7 @@ use model::trigger::{
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::decide::audit::{Entry, digest, texts};
+use crate::decide::audit::{AuditedAct, digest, texts};
 use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::{outbox, tick};
@@ -44,9 +44,9 @@ impl TenantRule for CreateTrigger {
 }
 
 impl CreateTrigger {
-    fn audit(&self, context: &Context<'_>, _reply: Option<&TriggerReply>) -> Result<Entry> {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&TriggerReply>) -> Result<AuditedAct> {
         let fields = row(context, self.id)?;
-        Ok(Entry::new(AuditAction::TriggerCreate, target(self.id), fields))
+        Ok(AuditedAct::new(AuditAction::TriggerCreate, target(self.id), fields))
     }
 }
 
@@ -132,9 +132,9 @@ impl TenantRule for UpdateTrigger {
 }
 
 impl UpdateTrigger {
-    fn audit(&self, context: &Context<'_>, _reply: Option<&TriggerReply>) -> Result<Entry> {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&TriggerReply>) -> Result<AuditedAct> {
         let fields = row(context, self.id)?;
-        Ok(Entry::new(AuditAction::TriggerChange, target(self.id), fields))
+        Ok(AuditedAct::new(AuditAction::TriggerChange, target(self.id), fields))
     }
 }
 
@@ -171,9 +171,9 @@ impl TenantRule for DeleteTrigger {
 }
 
 impl DeleteTrigger {
-    fn audit(&self, context: &Context<'_>, _reply: Option<&()>) -> Result<Entry> {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&()>) -> Result<AuditedAct> {
         let fields = row(context, self.0)?;
-        Ok(Entry::new(AuditAction::TriggerDelete, target(self.0), fields))
+        Ok(AuditedAct::new(AuditAction::TriggerDelete, target(self.0), fields))
     }
 }
 

@@ -27,20 +27,20 @@
 //! A caller to whom namespaces are closed gets an exact scan: which neighbours the graph misses depends
 //! on the memories that are closed to it.
 //!
-//! # Context
+//! # ScoreContext
 //!
 //! Memories that were created next to a good result are found too. In a conversation that is stored
 //! message by message, the answer often follows the message with the words of the question.
 //!
 //! Each of the best memories passes a share of its score on to its neighbours in the order of
-//! creation within its namespace ([`Context`]). A memory gets the largest of these shares.
+//! creation within its namespace ([`ScoreContext`]). A memory gets the largest of these shares.
 
 use std::collections::HashMap;
 
 use index::Slot;
 use index::graph::NEAREST;
 use model::id::MemoryId;
-use model::score::{Context, Factors};
+use model::score::{Factors, ScoreContext};
 use roaring::RoaringBitmap;
 
 use crate::search::plan::SearchPlan;
@@ -126,12 +126,12 @@ const SOURCES: usize = 50;
 const ROUNDING: f64 = 1e-6;
 
 /// The largest context of each neighbour of a source, and the neighbour's slot.
-type Contexts = HashMap<MemoryId, (Context, Slot)>;
+type Contexts = HashMap<MemoryId, (ScoreContext, Slot)>;
 
 /// The composition of a result's score.
 pub(super) struct Found {
     pub(super) factors: Factors,
-    pub(super) context: Option<Context>,
+    pub(super) context: Option<ScoreContext>,
 }
 
 impl SearchPlan<'_> {
@@ -145,7 +145,7 @@ impl SearchPlan<'_> {
         let mut results = TopK::new(self.request.limit);
         let push = |results: &mut TopK<Found>, contexts: &mut Contexts, id, alone: Factors| {
             let context = contexts.remove(&id).map(|(context, _)| context);
-            let with = |context: &Context| alone.with_context(context, &self.weights);
+            let with = |context: &ScoreContext| alone.with_context(context, &self.weights);
             let factors = context.as_ref().map_or(alone, with);
             results.push(by_score(factors.fused(&self.weights)), id, || Found { factors, context });
         };
@@ -177,13 +177,13 @@ impl SearchPlan<'_> {
             }
             data.visit_around(*id, |damping, (neighbour, slot), likeness| {
                 let share = self.weights.context_weight * damping;
-                let full = Context { id: *id, source_score, share };
+                let full = ScoreContext { id: *id, source_score, share };
                 // Sources come best first: of equal contexts, the first one stays.
                 let known = contexts.get(&neighbour).map_or(0.0, |(context, _)| context.added());
                 if full.added() <= known {
                     return;
                 }
-                let context = Context { share: share * likeness(), ..full };
+                let context = ScoreContext { share: share * likeness(), ..full };
                 if context.added() > known {
                     contexts.insert(neighbour, (context, slot));
                 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use jiff::tz::TimeZone;
 use model::id::MemoryId;
 use model::memory::MemoryRecord;
-use model::score::{Context, Factors, RecallWeights, rounded};
+use model::score::{Factors, RecallWeights, ScoreContext, rounded};
 use model::temporal::Window;
 
 use crate::search::filter::Filter;
@@ -39,7 +39,7 @@ pub struct Hit {
     /// Factors of the score. `None` if an edge gave the score, see `via`.
     pub factors: Option<Factors>,
     /// The memory that gave `context_boost`, if one did.
-    pub context: Option<Context>,
+    pub context: Option<ScoreContext>,
     /// Weights of the factors.
     pub weights: RecallWeights,
     /// The edge that gave the score, if one did.

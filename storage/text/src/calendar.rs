@@ -18,7 +18,7 @@ pub enum Unit {
 
 /// A part of a day. The night is that after the day.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Part {
+pub enum DayPart {
     Morning,
     Noon,
     Afternoon,
@@ -75,13 +75,13 @@ pub fn weekend_of(date: Date) -> Option<TimeRange> {
 }
 
 /// A part of the day that begins at `day`.
-pub fn part_of(day: DateTime, part: Part) -> Option<TimeRange> {
+pub fn part_of(day: DateTime, part: DayPart) -> Option<TimeRange> {
     let (first, last) = match part {
-        Part::Morning => (5, 12),
-        Part::Noon => (11, 14),
-        Part::Afternoon => (12, 18),
-        Part::Evening => (17, 24),
-        Part::Night => (18, 30),
+        DayPart::Morning => (5, 12),
+        DayPart::Noon => (11, 14),
+        DayPart::Afternoon => (12, 18),
+        DayPart::Evening => (17, 24),
+        DayPart::Night => (18, 30),
     };
     Some((day.checked_add(first.hours()).ok()?, day.checked_add(last.hours()).ok()?))
 }

@@ -19,7 +19,7 @@ use crate::term::{WORD_BYTES_MAX, WordHash, is_stop_word};
 const SETS: usize = 8_192;
 const WAYS: usize = 4;
 
-static CACHE: [Set; SETS] = [const { Set([const { Entry::empty() }; WAYS]) }; SETS];
+static CACHE: [Set; SETS] = [const { Set([const { CachedStem::empty() }; WAYS]) }; SETS];
 
 /// Hashes words to 64 bits. Two words with one hash would share a stem on this node. Of 100,000
 /// words, two have one by chance with a probability of 3 in 10^10. The keys are random, so a client
@@ -27,16 +27,16 @@ static CACHE: [Set; SETS] = [const { Set([const { Entry::empty() }; WAYS]) }; SE
 static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 #[repr(align(64))]
-struct Set([Entry; WAYS]);
+struct Set([CachedStem; WAYS]);
 
 /// The hash of the stem of a word.
-struct Entry {
+struct CachedStem {
     /// The hash of the stem, exclusive or the key of the word.
     check: AtomicU64,
     hash: AtomicU64,
 }
 
-impl Entry {
+impl CachedStem {
     const fn empty() -> Self {
         Self { check: AtomicU64::new(0), hash: AtomicU64::new(0) }
     }

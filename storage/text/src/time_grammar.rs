@@ -3,7 +3,7 @@
 use jiff::civil::{Date, DateTime, Time};
 
 use crate::calendar::{
-    Part, TimeRange, Unit, around, latest_date, latest_month, latest_weekday, midnight, part_of,
+    DayPart, TimeRange, Unit, around, latest_date, latest_month, latest_weekday, midnight, part_of,
     single_day, unit_containing, units_before, weekend_of,
 };
 use crate::time_words::{Token, Tokens};
@@ -131,7 +131,7 @@ impl<'w> Grammar<'w> {
 
     /// One time, or a part of one day: "yesterday evening", "3 pm on 5 March".
     fn point(&self, at: usize) -> Found {
-        use Token::{Clock, Part};
+        use Token::{Clock, DayPart};
         let simple = |at| self.relative(at).or_else(|| self.date(at));
         let part = |(start, end): TimeRange, part| {
             let date = start.date();
@@ -145,7 +145,7 @@ impl<'w> Grammar<'w> {
         };
         let Some((length, range)) = simple(at) else {
             let named = match *self.rest(at) {
-                [Part(name), ..] => (Some(name), None),
+                [DayPart(name), ..] => (Some(name), None),
                 [Clock(time), ..] => (None, Some(time)),
                 _ => return None,
             };
@@ -153,10 +153,10 @@ impl<'w> Grammar<'w> {
             return Some((length + 1, part(range, named)?));
         };
         let (more, named) = match *self.rest(at + length) {
-            [Part(name), Clock(time), ..] | [Clock(time), Part(name), ..] => {
+            [DayPart(name), Clock(time), ..] | [Clock(time), DayPart(name), ..] => {
                 (2, (Some(name), Some(time)))
             }
-            [Part(name), ..] => (1, (Some(name), None)),
+            [DayPart(name), ..] => (1, (Some(name), None)),
             [Clock(time), ..] => (1, (None, Some(time))),
             _ => return Some((length, range)),
         };
@@ -167,8 +167,8 @@ impl<'w> Grammar<'w> {
     /// Times relative to now.
     fn relative(&self, at: usize) -> Found {
         use Token::{
-            Ago, AgoFirst, Before, BeforeLast, BeforeSuffix, Day, Few, Last, Month, Number, Part,
-            Past, This, Unit as Of, Weekday, Weekend,
+            Ago, AgoFirst, Before, BeforeLast, BeforeSuffix, Day, DayPart, Few, Last, Month,
+            Number, Past, This, Unit as Of, Weekday, Weekend,
         };
         let day = |days: i64| {
             let date = units_before(midnight(self.today), -days, Unit::Day)?;
@@ -189,9 +189,11 @@ impl<'w> Grammar<'w> {
             [BeforeLast, Of(unit), ..] => (2, of(2, unit)?),
             [Day(days), ..] => (1, day(days)?),
             // "The morning of last Tuesday", "que s'est-il passé la semaine dernière".
-            [Part(_), Last, Weekday(_) | Of(_), ..] | [Last, Of(_), Last, ..] => return None,
-            [Last, Part(part), ..] | [Part(part), Last, ..] => (2, part_of(day(-1)?.0, part)?),
-            [This, Part(part), ..] => (2, part_of(midnight(self.today), part)?),
+            [DayPart(_), Last, Weekday(_) | Of(_), ..] | [Last, Of(_), Last, ..] => return None,
+            [Last, DayPart(part), ..] | [DayPart(part), Last, ..] => {
+                (2, part_of(day(-1)?.0, part)?)
+            }
+            [This, DayPart(part), ..] => (2, part_of(midnight(self.today), part)?),
             [Last | Past, Number(count), Of(unit), ..]
             | [Number(count), Last | Past, Of(unit), ..] => (3, until_now(count, unit)?),
             [Number(count), Of(unit), Ago | BeforeSuffix, ..]
@@ -267,8 +269,8 @@ impl<'w> Grammar<'w> {
 }
 
 /// "3" in the afternoon is 15.
-fn in_part(time: Time, part: Part) -> Time {
-    let is_late = matches!(part, Part::Afternoon | Part::Evening | Part::Night);
+fn in_part(time: Time, part: DayPart) -> Time {
+    let is_late = matches!(part, DayPart::Afternoon | DayPart::Evening | DayPart::Night);
     let hours = if is_late && time.hour() < 12 { 12 } else { 0 };
     Time::new(time.hour() + hours, time.minute(), 0, 0).unwrap_or(time)
 }

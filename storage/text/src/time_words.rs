@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use jiff::civil::{Date, Time, Weekday};
 
-use crate::calendar::{Part, Unit};
+use crate::calendar::{DayPart, Unit};
 use crate::letters::without_accents;
 use crate::term::is_stop_word;
 use crate::words::is_unspaced;
@@ -22,7 +22,7 @@ const TOKENS_MAX: usize = 128;
 pub enum Token {
     /// Days from today.
     Day(i64),
-    Part(Part),
+    DayPart(DayPart),
     Unit(Unit),
     Weekday(Weekday),
     Month(i8),
@@ -90,13 +90,13 @@ const VOCABULARY: &[(&[Token], &str)] = &[
     (&[Day(0)], "today heute aujourd hoy"),
     (&[Day(-1)], "yesterday gestern hier ayer"),
     (&[Day(-2)], "vorgestern avant-hier anteayer antier"),
-    (&[Day(0), Part(Part::Night)], "tonight"),
-    (&[Day(-1), Part(Part::Night)], "anoche"),
-    (&[Part(Part::Morning)], "morning morgen vormittag fruh matin manana"),
-    (&[Part(Part::Noon)], "noon mittag midi mediodia"),
-    (&[Part(Part::Afternoon)], "afternoon nachmittag apres-midi tarde"),
-    (&[Part(Part::Evening)], "evening abend soir soiree"),
-    (&[Part(Part::Night)], "night nacht nuit noche"),
+    (&[Day(0), DayPart(DayPart::Night)], "tonight"),
+    (&[Day(-1), DayPart(DayPart::Night)], "anoche"),
+    (&[DayPart(DayPart::Morning)], "morning morgen vormittag fruh matin manana"),
+    (&[DayPart(DayPart::Noon)], "noon mittag midi mediodia"),
+    (&[DayPart(DayPart::Afternoon)], "afternoon nachmittag apres-midi tarde"),
+    (&[DayPart(DayPart::Evening)], "evening abend soir soiree"),
+    (&[DayPart(DayPart::Night)], "night nacht nuit noche"),
     (&[Unit(Unit::Minute)], "minute minutes min mins minuten minuto minutos"),
     (&[Unit(Unit::Hour)], "hour hours stunde stunden heure heures hora horas"),
     (&[Unit(Unit::Day)], "day days tag tage tagen jour jours dia dias"),
@@ -182,14 +182,14 @@ const UNSPACED: &[(&[Token], &str)] = &[
     (&[Day(-2)], "前天"),
     (&[Day(-1)], "昨天 昨日"),
     (&[Day(0)], "今天 今日"),
-    (&[Day(-1), Part(Part::Night)], "昨晚"),
-    (&[Day(0), Part(Part::Night)], "今晚"),
-    (&[Day(0), Part(Part::Morning)], "今早"),
-    (&[Part(Part::Morning)], "早上 早晨 上午"),
-    (&[Part(Part::Noon)], "中午"),
-    (&[Part(Part::Afternoon)], "下午"),
-    (&[Part(Part::Evening)], "晚上"),
-    (&[Part(Part::Night)], "夜里"),
+    (&[Day(-1), DayPart(DayPart::Night)], "昨晚"),
+    (&[Day(0), DayPart(DayPart::Night)], "今晚"),
+    (&[Day(0), DayPart(DayPart::Morning)], "今早"),
+    (&[DayPart(DayPart::Morning)], "早上 早晨 上午"),
+    (&[DayPart(DayPart::Noon)], "中午"),
+    (&[DayPart(DayPart::Afternoon)], "下午"),
+    (&[DayPart(DayPart::Evening)], "晚上"),
+    (&[DayPart(DayPart::Night)], "夜里"),
     (&[Last, Unit(Unit::Year)], "去年"),
     (&[BeforeLast, Unit(Unit::Year)], "前年"),
     (&[This, Unit(Unit::Year)], "今年"),

@@ -5,8 +5,8 @@ use storage::model::analytics::ReturnedMemory;
 use super::*;
 use crate::service::recall_counts::{KEY_INTERVAL, LAST_REPORT_ROOM, REPORT_ROOM};
 
-const RECALLS: usize = REPORT_ROOM[Part::Recalls as usize];
-const KEYS: usize = REPORT_ROOM[Part::Keys as usize];
+const RECALLS: usize = REPORT_ROOM[ReportPart::Recalls as usize];
+const KEYS: usize = REPORT_ROOM[ReportPart::Keys as usize];
 const TENANT: TenantId = TenantId(1);
 const OTHER_TENANT: TenantId = TenantId(2);
 const KEY: KeyId = KeyId([7; 8]);
