@@ -8,7 +8,7 @@ use std::path::Path;
 
 use storage::model::tenant::Limit;
 use storage::model::trigger_match::SkipReason;
-use storage::text::words::words;
+use storage::text::tokenizer::words;
 
 use crate::common::line::{Line, by_name};
 use crate::common::print::{change_text, factors_text, memory_text, name, outcome};

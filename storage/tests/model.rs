@@ -8,7 +8,7 @@ use std::sync::Arc;
 use storage::RowFaults;
 use storage::model::heat::Anchor;
 use storage::model::score::rounded;
-use storage::text::words::words;
+use storage::text::tokenizer::words;
 use tempfile::TempDir;
 
 use storage::{Touched, TouchedMemories};

@@ -10,7 +10,7 @@ use storage::model::id::{KeyId, TriggerId};
 use storage::model::memory::MemoryType;
 use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::vector::{Vector, dot};
-use storage::text::words::words;
+use storage::text::tokenizer::words;
 use storage::{Batch, Command, HotRequest, NewMemory, Options, SearchRequest, codec};
 use tests::engine::{
     Engine, MODEL, TENANT, command, create, create_trigger, memory_id, new_memory, random, trigger,

@@ -5,7 +5,7 @@ use serde::de::IgnoredAny;
 use storage::command::{GiveFeedback, Supersede};
 use storage::model::id::MemoryId;
 use storage::model::memory::Signal;
-use storage::text::words::words;
+use storage::text::tokenizer::words;
 use storage::{ListRequest, TierFilter, Touched, TouchedMemories, TouchedMemory};
 
 use crate::prelude::*;

@@ -7,8 +7,8 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 use storage::model::cluster::Model;
 use storage::model::vector::ModelId;
-use storage::text::term::WordHash;
-use storage::text::words::for_each_distinct;
+use storage::text::term::TermHash;
+use storage::text::tokenizer::for_each_distinct;
 
 use crate::embed::pool::{EmbeddedPart, Worker};
 
@@ -25,7 +25,7 @@ type Components = [(u16, f32); COMPONENTS_PER_WORD];
 
 pub(super) struct Hashing {
     dimension: usize,
-    kept: HashMap<WordHash, Components>,
+    kept: HashMap<TermHash, Components>,
 }
 
 impl Hashing {

@@ -16,8 +16,8 @@ use model::tenant::Tenant;
 use model::vector::{HalfVector, Vector, VectorFault};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
-use text::term::WordHash;
-use text::words::document_words;
+use text::term::TermHash;
+use text::tokenizer::document_words;
 
 use crate::attributes::Attributes;
 use crate::chunk::Chunk;
@@ -25,10 +25,10 @@ use crate::counts::JournalCounts;
 use crate::counts::ReceiptCounts;
 use crate::coverage::GraphCoverage;
 use crate::graph::GraphTask;
+use crate::inverted_index::InvertedIndex;
 use crate::namespaces::Namespaces;
 use crate::points::Query;
 use crate::slots::Slots;
-use crate::words::InvertedIndex;
 use crate::{CHUNK_ROWS, Slot, chunk_of, less, row_of};
 
 /// Numbers of a tenant's records.
@@ -116,9 +116,9 @@ fn vector_bytes(dimension: usize) -> u64 {
 /// Terms by which a memory is found, and the bytes of its texts.
 #[derive(Debug, Default)]
 pub struct Terms {
-    words: Vec<WordHash>,
-    key_points: Vec<WordHash>,
-    facets: Vec<WordHash>,
+    words: Vec<TermHash>,
+    key_points: Vec<TermHash>,
+    facets: Vec<TermHash>,
     text_bytes: u64,
 }
 

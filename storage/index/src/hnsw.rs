@@ -20,11 +20,11 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::Slot;
 use crate::points::{
-    LINKS, LOWEST_LINKS, NONE, Point, Points, Query, Scored, links, point_of, similarity_of, store,
+    M, M0, NONE, Point, Points, Query, Scored, links, point_of, similarity_of, store,
 };
 
 /// `efConstruction`: candidates for the links of a new point.
-const BUILD_WIDTH: usize = 200;
+const EF_CONSTRUCTION: usize = 200;
 /// Locks of rows. Two rows with the same lock wait for each other, for microseconds.
 const ROW_LOCKS: usize = 64;
 /// Marks that are kept for the next searches. More searches at the same time have marks of their
@@ -85,9 +85,9 @@ impl Graph {
         let mut starts = vec![points.descend(query, entry, highest, layer)];
         let mut marks = self.take_marks();
         for layer in (0..=layer.min(highest)).rev() {
-            let found = points.search(query, &starts, BUILD_WIDTH, layer, &mut marks);
+            let found = points.search(query, &starts, EF_CONSTRUCTION, layer, &mut marks);
             let found: Vec<_> = found.into_iter().filter(|it| point_of(*it) != point).collect();
-            let links = points.diverse(found.iter().copied(), LINKS);
+            let links = points.diverse(found.iter().copied(), M);
             self.set_row(points.row(point, layer), &links, point);
             for other in links {
                 self.add_link(&points, other, point, layer);
@@ -159,7 +159,7 @@ impl Points {
     /// The nearest point that greedy steps find from `start`, which is of the layer `from`, on the
     /// layers above `to`.
     fn descend(&self, query: Query<'_>, start: Point, from: usize, to: usize) -> Point {
-        let mut scored = Vec::with_capacity(LINKS);
+        let mut scored = Vec::with_capacity(M);
         self.score(query, &[start], &mut scored);
         let mut best = scored.pop().unwrap_or_default();
         for layer in (to + 1..=from).rev() {
@@ -177,25 +177,25 @@ impl Points {
     }
 
     /// The nearest points of a layer that a best-first search finds from `starts`, best first. It
-    /// ends when the best known point is worse than the worst of `width` results.
+    /// ends when the best known point is worse than the worst of `ef` results (`ef` of the paper).
     fn search(
         &self,
         query: Query<'_>,
         starts: &[Point],
-        width: usize,
+        ef: usize,
         layer: usize,
         marks: &mut Marks,
     ) -> Vec<Scored> {
         marks.clear(self.count);
-        let mut scored = Vec::with_capacity(LOWEST_LINKS);
+        let mut scored = Vec::with_capacity(M0);
         let mut unseen: Vec<_> = starts.iter().copied().filter(|it| marks.mark(*it)).collect();
         let mut candidates: BinaryHeap<Scored> = BinaryHeap::new();
-        let mut results: BinaryHeap<Reverse<Scored>> = BinaryHeap::with_capacity(width + 1);
+        let mut results: BinaryHeap<Reverse<Scored>> = BinaryHeap::with_capacity(ef + 1);
         loop {
             scored.clear();
             self.score(query, &unseen, &mut scored);
             for found in &scored {
-                let is_full = results.len() == width;
+                let is_full = results.len() == ef;
                 if is_full && results.peek().is_some_and(|worst| *found <= worst.0) {
                     continue;
                 }
@@ -206,7 +206,7 @@ impl Points {
                 }
             }
             let Some(best) = candidates.pop() else { break };
-            let is_full = results.len() == width;
+            let is_full = results.len() == ef;
             if is_full && results.peek().is_some_and(|worst| best < worst.0) {
                 break;
             }

@@ -15,6 +15,7 @@ pub mod data;
 pub mod graph;
 pub mod heats;
 pub mod hnsw;
+pub mod inverted_index;
 pub mod namespaces;
 pub mod points;
 pub mod postings;
@@ -23,7 +24,6 @@ pub mod schedule;
 pub mod slots;
 pub mod tenant;
 pub mod triggers;
-pub mod words;
 
 /// Rows per chunk. Readers hold the lock of a tenant for one chunk at a time.
 pub const CHUNK_ROWS: usize = 1_024;

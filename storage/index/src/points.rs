@@ -9,8 +9,8 @@ use model::sq8::{self, Code, PREFETCHED};
 use crate::Slot;
 
 /// `M`: links per point and layer, doubled in the lowest layer.
-pub const LINKS: usize = 16;
-pub const LOWEST_LINKS: usize = 2 * LINKS;
+pub const M: usize = 16;
+pub const M0: usize = 2 * M;
 /// Layers above the lowest one. Each has a sixteenth of the points of the one below.
 const UPPER_LAYERS_MAX: usize = 8;
 /// Points per chunk. A new chunk moves no point.
@@ -24,7 +24,7 @@ pub type Point = u32;
 pub struct Points {
     chunks: Vec<Chunk>,
     pub count: usize,
-    /// Rows of links of the points above the lowest layer: [`LINKS`] for each layer.
+    /// Rows of links of the points above the lowest layer: [`M`] for each layer.
     upper: Vec<Box<[AtomicU32]>>,
 }
 
@@ -35,7 +35,7 @@ struct Chunk {
     slots: Vec<Slot>,
     /// Index in [`Points::upper`]; [`NONE`] for points of the lowest layer only.
     upper: Vec<u32>,
-    /// [`LOWEST_LINKS`] for each point.
+    /// [`M0`] for each point.
     links: Vec<AtomicU32>,
 }
 
@@ -59,10 +59,10 @@ impl Points {
         chunk.codes.extend_from_slice(&code.values);
         chunk.scales.push(code.scale);
         chunk.slots.push(slot);
-        chunk.links.extend(free_links(LOWEST_LINKS));
+        chunk.links.extend(free_links(M0));
         chunk.upper.push(if layers == 0 { NONE } else { self.upper.len() as u32 });
         if layers > 0 {
-            self.upper.push(free_links(layers * LINKS).collect());
+            self.upper.push(free_links(layers * M).collect());
         }
         self.count += 1;
     }
@@ -91,14 +91,14 @@ impl Points {
     /// The highest layer of a point.
     pub fn layer(&self, point: Point) -> usize {
         let (chunk, row) = self.chunk(point);
-        self.upper.get(chunk.upper[row] as usize).map_or(0, |links| links.len() / LINKS)
+        self.upper.get(chunk.upper[row] as usize).map_or(0, |links| links.len() / M)
     }
 
     pub fn row(&self, point: Point, layer: usize) -> &[AtomicU32] {
         let (chunk, row) = self.chunk(point);
         match layer {
-            0 => &chunk.links[row * LOWEST_LINKS..(row + 1) * LOWEST_LINKS],
-            _ => &self.upper[chunk.upper[row] as usize][(layer - 1) * LINKS..layer * LINKS],
+            0 => &chunk.links[row * M0..(row + 1) * M0],
+            _ => &self.upper[chunk.upper[row] as usize][(layer - 1) * M..layer * M],
         }
     }
 
@@ -130,7 +130,7 @@ impl Chunk {
             scales: Vec::with_capacity(CHUNK_POINTS),
             slots: Vec::with_capacity(CHUNK_POINTS),
             upper: Vec::with_capacity(CHUNK_POINTS),
-            links: Vec::with_capacity(CHUNK_POINTS * LOWEST_LINKS),
+            links: Vec::with_capacity(CHUNK_POINTS * M0),
         }
     }
 }
@@ -157,7 +157,7 @@ pub fn upper_layers(number: usize) -> usize {
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     mixed ^= mixed >> 31;
     // Each layer needs four further zeros: one point in 16.
-    (mixed.trailing_zeros() / LINKS.ilog2()).min(UPPER_LAYERS_MAX as u32) as usize
+    (mixed.trailing_zeros() / M.ilog2()).min(UPPER_LAYERS_MAX as u32) as usize
 }
 
 /// Floats in the order of their values, as integers.

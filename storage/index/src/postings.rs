@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use ahash::RandomState;
 use hashbrown::HashTable;
 use roaring::RoaringBitmap;
-use text::term::WordHash;
+use text::term::TermHash;
 
 use crate::Slot;
 
@@ -23,7 +23,7 @@ const FREQUENT_WORD_BYTES: u64 = 280;
 /// Bytes of a slot in a bitmap; less in one with more than 4,096 slots per 65,536.
 const FREQUENT_POSTING_BYTES: u64 = 2;
 
-const _: () = assert!(size_of::<(WordHash, Slot)>() == 12);
+const _: () = assert!(size_of::<(TermHash, Slot)>() == 12);
 
 /// Parts of the tables. A table that grows or shrinks is copied at once, while its tenant is
 /// locked: a part of a million words takes some milliseconds.
@@ -37,9 +37,9 @@ const SHRUNK_MAX: usize = 4;
 #[derive(Default)]
 struct WordPart {
     /// One entry per slot. The entries of a word have the same hash.
-    rare: HashTable<(WordHash, Slot)>,
+    rare: HashTable<(TermHash, Slot)>,
     /// Words with more than [`RARE_SLOTS_MAX`] slots.
-    frequent: HashTable<(WordHash, RoaringBitmap)>,
+    frequent: HashTable<(TermHash, RoaringBitmap)>,
 }
 
 #[derive(Default)]
@@ -74,7 +74,7 @@ impl WordPart {
 }
 
 impl Postings {
-    pub fn insert(&mut self, word: WordHash, slot: Slot) {
+    pub fn insert(&mut self, word: TermHash, slot: Slot) {
         self.parts.resize_with(PARTS, WordPart::default);
         let Self { parts, hasher, .. } = self;
         let hash = hasher.hash_one(word);
@@ -104,7 +104,7 @@ impl Postings {
         frequent.insert_unique(hash, (word, slots), |(word, _)| hasher.hash_one(word));
     }
 
-    pub fn remove(&mut self, word: WordHash, slot: Slot) {
+    pub fn remove(&mut self, word: TermHash, slot: Slot) {
         let Self { parts, hasher, .. } = self;
         let hash = hasher.hash_one(word);
         let Some(WordPart { rare, frequent }) = parts.get_mut(part_of(hash)) else { return };
@@ -138,31 +138,31 @@ impl Postings {
     }
 
     /// Number of slots that contain a word.
-    pub fn count(&self, word: WordHash) -> u64 {
+    pub fn count(&self, word: TermHash) -> u64 {
         let rare = || self.rare_slots(word).count() as u64;
         self.frequent_slots(word).map_or_else(rare, RoaringBitmap::len)
     }
 
     /// Whether a slot contains a word.
-    pub fn contains(&self, word: WordHash, slot: Slot) -> bool {
+    pub fn contains(&self, word: TermHash, slot: Slot) -> bool {
         let rare = || self.rare_slots(word).any(|found| found == slot);
         self.frequent_slots(word).map_or_else(rare, |slots| slots.contains(slot))
     }
 
     /// Number of these slots that contain a word.
-    pub fn count_in(&self, word: WordHash, slots: &RoaringBitmap) -> u64 {
+    pub fn count_in(&self, word: TermHash, slots: &RoaringBitmap) -> u64 {
         let rare = || self.rare_slots(word).filter(|slot| slots.contains(*slot)).count() as u64;
         self.frequent_slots(word).map_or_else(rare, |found| found.intersection_len(slots))
     }
 
     /// The slots that contain a word.
-    pub fn slots(&self, word: WordHash) -> Cow<'_, RoaringBitmap> {
+    pub fn slots(&self, word: TermHash) -> Cow<'_, RoaringBitmap> {
         let rare = || Cow::Owned(self.rare_slots(word).collect());
         self.frequent_slots(word).map_or_else(rare, Cow::Borrowed)
     }
 
     /// Calls `visit` with each slot of `range` that contains a word, in any order.
-    pub fn for_each(&self, word: WordHash, range: RangeInclusive<Slot>, visit: impl FnMut(Slot)) {
+    pub fn for_each(&self, word: TermHash, range: RangeInclusive<Slot>, visit: impl FnMut(Slot)) {
         match self.frequent_slots(word) {
             Some(slots) => slots.range(range).for_each(visit),
             None => self.rare_slots(word).filter(|slot| range.contains(slot)).for_each(visit),
@@ -183,14 +183,14 @@ impl Postings {
         numbers.fold((0, 0), |sum, part| (sum.0 + part.0 as u64, sum.1 + part.1 as u64))
     }
 
-    fn frequent_slots(&self, word: WordHash) -> Option<&RoaringBitmap> {
+    fn frequent_slots(&self, word: TermHash) -> Option<&RoaringBitmap> {
         let hash = self.hasher.hash_one(word);
         let part = self.parts.get(part_of(hash))?;
         part.frequent.find(hash, |(found, _)| *found == word).map(|(_, slots)| slots)
     }
 
     /// The slots of a rare word, in no particular order.
-    fn rare_slots(&self, word: WordHash) -> impl Iterator<Item = Slot> {
+    fn rare_slots(&self, word: TermHash) -> impl Iterator<Item = Slot> {
         let hash = self.hasher.hash_one(word);
         let part = self.parts.get(part_of(hash));
         let entries = part.into_iter().flat_map(move |part| part.rare.iter_hash(hash));
@@ -211,7 +211,7 @@ mod tests {
     fn assert_equal(postings: &Postings, model: &Model, words: &BTreeSet<String>) {
         for word in words {
             let slots = model.get(word).cloned().unwrap_or_default();
-            let hash = WordHash::of(word);
+            let hash = TermHash::of(word);
             assert_eq!(postings.count(hash), slots.len() as u64);
             assert!((0..24).all(|slot| postings.contains(hash, slot) == slots.contains(&slot)));
             assert!(postings.slots(hash).iter().eq(slots.iter().copied()));
@@ -242,10 +242,10 @@ mod tests {
             let half = steps.len() / 2;
             for (at, (chance, word, slot)) in steps.into_iter().enumerate() {
                 if (chance < 8) == (at < half) {
-                    postings.insert(WordHash::of(&word), slot);
+                    postings.insert(TermHash::of(&word), slot);
                     model.entry(word).or_default().insert(slot);
                 } else {
-                    postings.remove(WordHash::of(&word), slot);
+                    postings.remove(TermHash::of(&word), slot);
                     postings.shrink();
                     model.entry(word).or_default().remove(&slot);
                 }
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn removals_give_memory_back() {
-        let all = || (0..50_000_u32).map(|number| (WordHash::of(&number.to_string()), number));
+        let all = || (0..50_000_u32).map(|number| (TermHash::of(&number.to_string()), number));
         let mut postings = Postings::default();
         for (word, slot) in all() {
             postings.insert(word, slot);
@@ -285,7 +285,7 @@ mod tests {
     /// A table that grows or shrinks exists twice meanwhile, and blocks its tenant.
     #[test]
     fn each_table_is_a_small_part() {
-        let word = |number: u32| WordHash::of(&number.to_string());
+        let word = |number: u32| TermHash::of(&number.to_string());
         let mut postings = Postings::default();
         for number in 0..1_000_000 {
             postings.insert(word(number), number);

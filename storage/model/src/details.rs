@@ -1,7 +1,7 @@
 //! What callers attach to a memory: tags, and metadata of any form. Filters find memories by both.
 
 use serde::{Deserialize, Serialize};
-use text::term::WordHash;
+use text::term::TermHash;
 
 use crate::bounded::bounded;
 
@@ -60,8 +60,8 @@ impl Details {
     }
 
     /// Hashes of [`terms`](Self::terms).
-    pub fn hashes(&self) -> Vec<WordHash> {
-        self.terms().iter().map(|term| WordHash::of(term)).collect()
+    pub fn hashes(&self) -> Vec<TermHash> {
+        self.terms().iter().map(|term| TermHash::of(term)).collect()
     }
 }
 

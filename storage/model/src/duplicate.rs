@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use text::words::content_words;
+use text::tokenizer::content_words;
 
 use crate::edge::SIMILAR_TO;
 

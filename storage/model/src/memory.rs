@@ -3,7 +3,7 @@
 //! too, once it changes.
 
 use serde::{Deserialize, Serialize};
-use text::term::WordHash;
+use text::term::TermHash;
 
 use crate::details::Details;
 use crate::heat::Anchor;
@@ -11,7 +11,7 @@ use crate::id::{KeyId, MemoryId, Timestamp};
 use crate::origin::Origin;
 
 /// Longest label in bytes. The embedding model reads 256 tokens, the word index the first
-/// [`MEMORY_WORDS_MAX`](text::words::MEMORY_WORDS_MAX) distinct words.
+/// [`MEMORY_WORDS_MAX`](text::tokenizer::MEMORY_WORDS_MAX) distinct words.
 pub const LABEL_BYTES_MAX: usize = 64 << 10;
 /// Maximum number of key points per memory.
 pub const KEY_POINTS_MAX: usize = 32;
@@ -212,9 +212,9 @@ impl Memory {
     }
 
     /// Key points in the normalised form of the key-point index.
-    pub fn shared_key_points(&self) -> Vec<WordHash> {
+    pub fn shared_key_points(&self) -> Vec<TermHash> {
         let key_points = self.key_points.iter();
-        key_points.map(|key_point| WordHash::of(&shared_key_point(key_point))).collect()
+        key_points.map(|key_point| TermHash::of(&shared_key_point(key_point))).collect()
     }
 
     #[cfg(any(test, feature = "fuzzing"))]

@@ -1,7 +1,7 @@
 //! Where a memory comes from. It is stamped from the request that created it, never from its text.
 
 use serde::{Deserialize, Serialize};
-use text::term::WordHash;
+use text::term::TermHash;
 
 use crate::id::KeyId;
 
@@ -39,8 +39,8 @@ impl Origin {
     }
 
     /// Hashes of [`terms`](Self::terms).
-    pub fn hashes(&self) -> Vec<WordHash> {
-        self.terms().iter().map(|term| WordHash::of(term)).collect()
+    pub fn hashes(&self) -> Vec<TermHash> {
+        self.terms().iter().map(|term| TermHash::of(term)).collect()
     }
 
     /// One term for each part.

@@ -13,7 +13,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use text::time_grammar::Grammar;
 use text::time_words::{Token, Tokens};
-use text::words::content_words;
+use text::tokenizer::content_words;
 
 use crate::id::Timestamp;
 

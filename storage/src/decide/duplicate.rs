@@ -12,7 +12,7 @@ use model::duplicate::{Duplicates, has_same_words};
 use model::edge::Suggestion;
 use model::id::{MemoryId, Timestamp};
 use model::memory::{Memory, MemoryRecord};
-use text::words::first_document_words;
+use text::tokenizer::first_document_words;
 
 use crate::change::Change;
 use crate::decide::context::Context;

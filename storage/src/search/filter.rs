@@ -8,15 +8,15 @@ use std::ops::Range;
 
 use index::attributes::AttributeMask;
 use index::data::IndexData;
-use index::words::{InvertedIndex, QUERY_WORDS_MAX};
+use index::inverted_index::{InvertedIndex, QUERY_WORDS_MAX};
 use model::access::Access;
 use model::details::Details;
 use model::id::Timestamp;
 use model::memory::{Memory, MemoryType};
 use model::origin::Origin;
 use roaring::RoaringBitmap;
-use text::term::WordHash;
-use text::words::document_words;
+use text::term::TermHash;
+use text::tokenizer::document_words;
 
 /// Tiers that a filter includes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct Filter {
     pub tier: TierFilter,
     /// The memory was created in this time.
     pub created: Option<Range<Timestamp>>,
-    /// The memory is indexed under all of these words, as tokenized by `text::words`. Only the
+    /// The memory is indexed under all of these words, as tokenized by `text::tokenizer`. Only the
     /// first `QUERY_WORDS_MAX` are used.
     pub words: Option<Vec<String>>,
     /// The memory comes from there, as far as parts are named.
@@ -93,7 +93,7 @@ impl Filter {
                 || memory.details.as_ref().is_some_and(|details| details.have(&self.details)))
             && self.words().is_none_or(|required| {
                 let words: HashSet<_> = document_words(memory.texts()).into_iter().collect();
-                required.iter().all(|word| words.contains(&WordHash::of(word)))
+                required.iter().all(|word| words.contains(&TermHash::of(word)))
             })
     }
 
@@ -111,7 +111,7 @@ impl Filter {
         let mask = AttributeMask::LIVE.in_namespace(namespace).of_type(self.memory_type);
         let mask = mask.with_flags(self.pinned, self.flagged, self.tier.archived());
         let with_all = |index: &InvertedIndex, words: &[String]| {
-            index.intersection(words.iter().map(|word| WordHash::of(word)))
+            index.intersection(words.iter().map(|word| TermHash::of(word)))
         };
         let with_words = self.words().map(|words| with_all(&data.words, words));
         let facets = [self.origin.named(), self.details.terms()].concat();

@@ -2,14 +2,14 @@
 //! time that the query names, and the query vector.
 
 use index::chunk::RowRef;
+use index::inverted_index::{QUERY_WORDS_MAX, QueryTerms};
 use index::tenant::TenantIndex;
-use index::words::{QUERY_WORDS_MAX, QueryTerms};
 use jiff::tz::TimeZone;
 use model::id::Timestamp;
 use model::score::{Factors, RecallWeights};
 use model::sq8::Code;
 use model::temporal::{Window, window};
-use text::words::content_words;
+use text::tokenizer::content_words;
 
 use crate::search::filter::Filter;
 use crate::search::query::SearchRequest;

@@ -18,8 +18,8 @@ use model::id::{MemoryId, TenantId};
 use model::memory::{MemoryRecord, shared_key_point};
 use model::sq8::Code;
 use roaring::RoaringBitmap;
-use text::term::WordHash;
-use text::words::content_hashes;
+use text::term::TermHash;
+use text::tokenizer::content_hashes;
 
 use crate::error::Result;
 use crate::reader::Reader;
@@ -161,7 +161,7 @@ fn suggest_sharing(
     if suggestions.len() >= SUGGESTIONS_MAX {
         return;
     }
-    let word = WordHash::of(key_point);
+    let word = TermHash::of(key_point);
     if data.key_points.frequency(word, Some(near)) > SHARING_MAX {
         return;
     }
@@ -179,7 +179,7 @@ fn suggest_sharing(
 }
 
 /// The memories that share most of the rarest words.
-fn keyword_candidates(data: &IndexData, words: Vec<WordHash>, near: &RoaringBitmap) -> Vec<Slot> {
+fn keyword_candidates(data: &IndexData, words: Vec<TermHash>, near: &RoaringBitmap) -> Vec<Slot> {
     // All of the tenant: the numbers are known.
     let counted_in = (near.len() < data.live() as u64).then_some(near);
     let frequency = |word| data.words.frequency(word, counted_in);

@@ -7,7 +7,7 @@ use storage::model::decay::{Decay, heat};
 use storage::model::heat::Anchor;
 use storage::model::score::{Factors, KEYWORD_OVERLAP_MAX, RecallWeights, rounded};
 use storage::model::temporal::window;
-use storage::text::words::{content_words, words};
+use storage::text::tokenizer::{content_words, words};
 
 use crate::common::*;
 

@@ -19,7 +19,7 @@ use storage::model::tenant::{OwnLimits, Role};
 use storage::model::thermo::SettingValue;
 use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::vector::{ModelId, Vector};
-use storage::text::words::words;
+use storage::text::tokenizer::words;
 use storage::{
     Accepted, ApplyOutcome, Batch, CREATE_MAX, DecideError, Draft, Entry, EntryBody, NewMemory,
     Options, Reader, Rejection, Reply, SearchRequest, Writer, codec, decide,

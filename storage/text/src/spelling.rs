@@ -1,7 +1,7 @@
 //! Words with one typing error: a letter missing, added, wrong, or exchanged with the next one.
 //! All words at this distance are tried (P. Norvig, How to Write a Spelling Corrector, 2007).
 
-use crate::term::WordHash;
+use crate::term::TermHash;
 
 /// Shortest word that is corrected. Shorter words are too similar to others.
 const LETTERS_MIN: usize = 4;
@@ -16,10 +16,10 @@ pub fn is_correctable(word: &str) -> bool {
 
 /// The most frequent word with the same first letter that differs by one typing error; of equally
 /// frequent ones, the first in alphabetical order. `None` if none occurs.
-pub fn correction(word: &str, frequency: impl Fn(WordHash) -> u64) -> Option<WordHash> {
+pub fn correction(word: &str, frequency: impl Fn(TermHash) -> u64) -> Option<TermHash> {
     let mut best: Option<(u64, String)> = None;
     for_each_neighbour(word, |neighbour| {
-        let found = frequency(WordHash::of(neighbour));
+        let found = frequency(TermHash::of(neighbour));
         let is_better = best.as_ref().is_none_or(|(most, first)| {
             found > *most || found == *most && neighbour < first.as_str()
         });
@@ -27,7 +27,7 @@ pub fn correction(word: &str, frequency: impl Fn(WordHash) -> u64) -> Option<Wor
             best = Some((found, neighbour.to_owned()));
         }
     });
-    best.map(|(_, word)| WordHash::of(&word))
+    best.map(|(_, word)| TermHash::of(&word))
 }
 
 /// Calls `visit` with each word at the distance of one error, the first letter unchanged.
@@ -79,11 +79,11 @@ mod tests {
     #[test]
     fn most_frequent_neighbour_is_the_correction() {
         let known = [("keller", 3), ("kellar", 3), ("kelter", 1)];
-        let frequency = |word: WordHash| {
-            known.iter().find(|(text, _)| WordHash::of(text) == word).map_or(0, |(_, count)| *count)
+        let frequency = |word: TermHash| {
+            known.iter().find(|(text, _)| TermHash::of(text) == word).map_or(0, |(_, count)| *count)
         };
-        assert_eq!(correction("keler", frequency), Some(WordHash::of("keller")));
-        assert_eq!(correction("kellr", frequency), Some(WordHash::of("kellar")));
+        assert_eq!(correction("keler", frequency), Some(TermHash::of("keller")));
+        assert_eq!(correction("kellr", frequency), Some(TermHash::of("kellar")));
         assert_eq!(correction("miller", frequency), None);
         assert!(is_correctable("keler") && !is_correctable("kel") && !is_correctable("k1ler"));
     }

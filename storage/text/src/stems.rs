@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ahash::RandomState;
 use rust_stemmers::{Algorithm, Stemmer};
 
-use crate::term::{WORD_BYTES_MAX, WordHash, is_stop_word};
+use crate::term::{TermHash, WORD_BYTES_MAX, is_stop_word};
 
 /// Sets of the cache, one per cache line: 512 KiB for 32,768 words, so that the caches of the
 /// processor have room for other data.
@@ -46,27 +46,27 @@ impl CachedStem {
         self.check.load(Relaxed) == 0 && self.hash.load(Relaxed) == 0
     }
 
-    fn get(&self, key: u64) -> Option<WordHash> {
+    fn get(&self, key: u64) -> Option<TermHash> {
         let hash = self.hash.load(Relaxed);
-        (self.check.load(Relaxed) ^ hash == key).then(|| WordHash::from_bits(hash))
+        (self.check.load(Relaxed) ^ hash == key).then(|| TermHash::from_bits(hash))
     }
 
-    fn set(&self, key: u64, hash: WordHash) {
+    fn set(&self, key: u64, hash: TermHash) {
         self.hash.store(hash.bits(), Relaxed);
         self.check.store(hash.bits() ^ key, Relaxed);
     }
 }
 
 /// The hash of the stem of a lower-case word.
-pub fn hash_of_stem(word: &str) -> WordHash {
+pub fn hash_of_stem(word: &str) -> TermHash {
     if !has_stem(word) {
-        return WordHash::of(&word[..word.floor_char_boundary(WORD_BYTES_MAX)]);
+        return TermHash::of(&word[..word.floor_char_boundary(WORD_BYTES_MAX)]);
     }
     let key = KEYS.hash_one(word).max(1);
     // The highest bits select the set, the lowest ones the entry that a full set replaces.
     let Set(entries) = &CACHE[(key >> (u64::BITS - SETS.ilog2())) as usize];
     entries.iter().find_map(|entry| entry.get(key)).unwrap_or_else(|| {
-        let hash = WordHash::of(&stem(word));
+        let hash = TermHash::of(&stem(word));
         let empty = entries.iter().find(|entry| entry.is_empty());
         empty.unwrap_or(&entries[key as usize % WAYS]).set(key, hash);
         hash
@@ -105,7 +105,7 @@ mod tests {
     fn assert_hashes_are_those_of_stems<'a>(words: impl Iterator<Item = &'a String> + Clone) {
         // Twice: the second time, most are in the cache.
         for word in words.clone().chain(words) {
-            assert_eq!(hash_of_stem(word), WordHash::of(&stem(word)), "{word}");
+            assert_eq!(hash_of_stem(word), TermHash::of(&stem(word)), "{word}");
         }
     }
 

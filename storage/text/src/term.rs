@@ -29,15 +29,15 @@ const STOP_WORD_BYTES_MAX: usize = 5;
 /// may change with the compiler.
 // Halves: an alignment of 4 bytes saves 4 bytes per entry of an index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct WordHash([u32; 2]);
+pub struct TermHash([u32; 2]);
 
-impl Hash for WordHash {
+impl Hash for TermHash {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.bits());
     }
 }
 
-impl WordHash {
+impl TermHash {
     /// The hash of a word, the same on every node.
     pub fn of(word: &str) -> Self {
         let mut hasher = DefaultHasher::new();
@@ -72,7 +72,7 @@ mod tests {
         assert!(STOP_WORDS.is_sorted());
         let longest = STOP_WORDS.iter().map(|word| word.len()).max();
         assert_eq!(longest, Some(STOP_WORD_BYTES_MAX));
-        assert!(STOP_WORDS.into_iter().all(|word| WordHash::of(word).is_stop_word()));
-        assert!(!WordHash::of("deploy").is_stop_word());
+        assert!(STOP_WORDS.into_iter().all(|word| TermHash::of(word).is_stop_word()));
+        assert!(!TermHash::of("deploy").is_stop_word());
     }
 }

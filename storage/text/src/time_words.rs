@@ -10,10 +10,10 @@ use std::sync::LazyLock;
 
 use jiff::civil::{Date, Time, Weekday};
 
+use crate::ascii_folding::fold_to_ascii;
 use crate::calendar::{DayPart, Unit};
-use crate::letters::without_accents;
 use crate::term::is_stop_word;
-use crate::words::is_unspaced;
+use crate::tokenizer::is_unspaced;
 
 /// Most tokens of a query that are read.
 const TOKENS_MAX: usize = 128;
@@ -245,7 +245,7 @@ impl Tokens {
         let mut all = Self::default();
         let mut is_french = query.trim().eq_ignore_ascii_case("hier");
         for word in query.split(|c: char| !c.is_alphanumeric()) {
-            is_french |= FRENCH.contains(&&*without_accents(&word.to_lowercase()));
+            is_french |= FRENCH.contains(&&*fold_to_ascii(&word.to_lowercase()));
         }
         // Every part is a slice of `query`, so the distance of their addresses is its offset.
         let offset = |part: &str| part.as_ptr().addr() - query.as_ptr().addr();
@@ -274,7 +274,7 @@ impl Tokens {
     }
 
     fn push_word(&mut self, word: &str, start: usize, is_french: bool) {
-        let folded = without_accents(&word.to_lowercase());
+        let folded = fold_to_ascii(&word.to_lowercase());
         let is_after_number = matches!(self.tokens.last(), Some(Number(1..=12)));
         let follows = |words: [&str; 2]| self.previous == words;
         let is_plural = PLURALS.contains(&&*folded);

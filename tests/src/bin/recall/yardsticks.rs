@@ -17,7 +17,7 @@ use hnsw_rs::hnsw::Hnsw;
 use index::Slot;
 use index::graph::NEAREST;
 use index::hnsw::Graph;
-use index::points::LINKS;
+use index::points::M;
 use storage::model::sq8::{self, Code};
 use storage::model::vector::{Vector, dot};
 use tempfile::TempDir;
@@ -28,7 +28,7 @@ use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
 use crate::{MEMORIES, QUERIES};
 
 /// `efConstruction` of every library, as in `index::hnsw`.
-const BUILD_WIDTH: usize = 200;
+const EF_CONSTRUCTION: usize = 200;
 /// Layers of a graph of `hnsw_rs`: the limit of the crate.
 const LAYERS: usize = 16;
 /// Points, then queries.
@@ -265,7 +265,7 @@ where
     let points: Vec<(&[T], usize)> =
         vectors[..MEMORIES].iter().map(Vec::as_slice).zip(0..).collect();
     let build = || {
-        let mut graph = Hnsw::<T, D>::new(LINKS, MEMORIES, LAYERS, BUILD_WIDTH, distance);
+        let mut graph = Hnsw::<T, D>::new(M, MEMORIES, LAYERS, EF_CONSTRUCTION, distance);
         graph.parallel_insert_slice(&points);
         graph.set_searching_mode(true);
         graph
@@ -305,8 +305,8 @@ fn measure_usearch(data: &Data) -> Measured {
         dimensions: DIMENSION,
         metric: MetricKind::Cos,
         quantization: ScalarKind::I8,
-        connectivity: LINKS,
-        expansion_add: BUILD_WIDTH,
+        connectivity: M,
+        expansion_add: EF_CONSTRUCTION,
         expansion_search: NEAREST,
         multi: false,
     };

@@ -18,10 +18,10 @@ use std::ops::ControlFlow;
 use ahash::RandomState;
 use unicode_segmentation::UnicodeSegmentation;
 
+use crate::ascii_folding::fold_to_ascii;
 use crate::identifiers::for_each_identifier;
-use crate::letters::without_accents;
 use crate::stems::{hash_of_stem, stem};
-use crate::term::{WordHash, is_stop_word};
+use crate::term::{TermHash, is_stop_word};
 
 /// Maximum number of distinct words under which a memory is indexed. English prose of 64 KiB
 /// has about 2,500, so only unusual texts have more.
@@ -47,10 +47,10 @@ impl<'a> Token<'a> {
         }
     }
 
-    fn hash(self) -> WordHash {
+    fn hash(self) -> TermHash {
         match self {
             Self::Word(word) => hash_of_stem(word),
-            Self::Whole(term) => WordHash::of(term),
+            Self::Whole(term) => TermHash::of(term),
         }
     }
 }
@@ -67,7 +67,7 @@ pub fn words<'a>(mut texts: impl Iterator<Item = &'a str>) -> Vec<String> {
 
 /// Calls `visit` with the distinct query words of a text: the hash of each, and a function for the
 /// word itself, which is slow.
-pub fn for_each_distinct(text: &str, mut visit: impl FnMut(WordHash, &dyn Fn() -> String)) {
+pub fn for_each_distinct(text: &str, mut visit: impl FnMut(TermHash, &dyn Fn() -> String)) {
     let mut words = Distinct::new(usize::MAX);
     // Never breaks.
     let _: ControlFlow<()> = for_each_word(text, false, &mut |token| {
@@ -82,7 +82,7 @@ pub fn for_each_distinct(text: &str, mut visit: impl FnMut(WordHash, &dyn Fn() -
 
 /// Distinct words under which a document with all `texts` is indexed: the first
 /// [`MEMORY_WORDS_MAX`], in order of first appearance.
-pub fn document_words<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<WordHash> {
+pub fn document_words<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<TermHash> {
     first_document_words(texts, MEMORY_WORDS_MAX)
 }
 
@@ -90,7 +90,7 @@ pub fn document_words<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<WordHash>
 pub fn first_document_words<'a>(
     mut texts: impl Iterator<Item = &'a str>,
     max: usize,
-) -> Vec<WordHash> {
+) -> Vec<TermHash> {
     let mut words = Distinct::new(max);
     let mut emit = |token: Token<'_>| words.push(token.hash());
     // Breaks at the limit.
@@ -113,7 +113,7 @@ pub fn content_words(text: &str, max: usize) -> Vec<String> {
 }
 
 /// The hashes of these words of a memory.
-pub fn content_hashes(text: &str) -> Vec<WordHash> {
+pub fn content_hashes(text: &str) -> Vec<TermHash> {
     let mut words = Distinct::new(MEMORY_WORDS_MAX);
     for_each_content(text, &mut |token| {
         let hash = token.hash();
@@ -239,7 +239,7 @@ fn emit_word(word: &str, emit: &mut impl FnMut(Token<'_>) -> ControlFlow<()>) ->
     let lower: Cow<'_, str> = match word.is_ascii() {
         true if !word.bytes().any(|byte| byte.is_ascii_uppercase()) => word.into(),
         true => word.to_ascii_lowercase().into(),
-        false => without_accents(&word.to_lowercase().replace('\u{2019}', "'")).into(),
+        false => fold_to_ascii(&word.to_lowercase().replace('\u{2019}', "'")).into(),
     };
     emit(Token::Word(lower.strip_suffix("'s").unwrap_or(&lower)))
 }
@@ -306,7 +306,7 @@ mod tests {
     fn unspaced_scripts_are_indexed_as_bigrams_and_unigrams() {
         let indexed = |text: &str| document_words(std::iter::once(text));
         let hashes =
-            |words: &[&str]| words.iter().map(|word| WordHash::of(word)).collect::<Vec<_>>();
+            |words: &[&str]| words.iter().map(|word| TermHash::of(word)).collect::<Vec<_>>();
         assert_eq!(of("東京都に住む"), ["東京", "京都", "都に", "に住", "住む"]);
         assert_eq!(of("使用 rust 编程"), ["使用", "rust", "编程"]);
         assert_eq!(of("黒い猫"), ["黒い", "い猫"]);
@@ -314,9 +314,9 @@ mod tests {
         assert_eq!(of("猫"), ["猫"]);
         assert_eq!(indexed("5月に"), hashes(&["5", "月に", "月", "に"]));
         assert_eq!(of("rust로 작성"), ["rust", "로", "작성"]);
-        assert!(indexed("ฉันรักแมว").contains(&WordHash::of("แม")));
-        assert!(of("แมว").iter().all(|word| indexed("ฉันรักแมว").contains(&WordHash::of(word))));
-        assert!(!indexed("ฉันรักหมา").contains(&WordHash::of("แม")));
+        assert!(indexed("ฉันรักแมว").contains(&TermHash::of("แม")));
+        assert!(of("แมว").iter().all(|word| indexed("ฉันรักแมว").contains(&TermHash::of(word))));
+        assert!(!indexed("ฉันรักหมา").contains(&TermHash::of("แม")));
     }
 
     #[test]
@@ -331,7 +331,7 @@ mod tests {
     fn distinct_words_are_visited_with_their_hashes() {
         let mut visited = Vec::new();
         for_each_distinct("Running, the run; 猫", |hash, word| visited.push((hash, word())));
-        let expected = ["run", "the", "猫"].map(|word| (WordHash::of(word), word.to_owned()));
+        let expected = ["run", "the", "猫"].map(|word| (TermHash::of(word), word.to_owned()));
         assert_eq!(visited, expected);
     }
 

@@ -7,14 +7,14 @@
 //! idf     = ln(1 + (N − n + ½) / (n + ½))     N memories, n of them with the term
 //! ```
 //!
-//! The N memories are those that the search may see. `text::words` turns texts into terms.
+//! The N memories are those that the search may see. `text::tokenizer` turns texts into terms.
 
 use std::borrow::Cow;
 
 use model::score::KEYWORD_OVERLAP_MAX;
 use roaring::RoaringBitmap;
 use text::spelling::{correction, is_correctable};
-use text::term::WordHash;
+use text::term::TermHash;
 
 use crate::postings::Postings;
 use crate::{CHUNK_ROWS, Slot, slot_at};
@@ -38,7 +38,7 @@ pub struct InvertedIndex {
 /// The terms of a query with their weights.
 pub struct QueryTerms {
     /// Each indexed term after its share of [`KEYWORD_OVERLAP_MAX`], in the order of the query.
-    weights: Vec<(f64, WordHash)>,
+    weights: Vec<(f64, TermHash)>,
 }
 
 impl QueryTerms {
@@ -51,11 +51,11 @@ impl QueryTerms {
 }
 
 impl InvertedIndex {
-    pub fn insert(&mut self, slot: Slot, words: &[WordHash]) {
+    pub fn insert(&mut self, slot: Slot, words: &[TermHash]) {
         words.iter().for_each(|word| self.postings.insert(*word, slot));
     }
 
-    pub fn remove(&mut self, slot: Slot, words: &[WordHash]) {
+    pub fn remove(&mut self, slot: Slot, words: &[TermHash]) {
         words.iter().for_each(|word| self.postings.remove(*word, slot));
         self.postings.shrink();
     }
@@ -66,7 +66,7 @@ impl InvertedIndex {
     }
 
     /// Number of memories that contain a term, of all or of some.
-    pub fn frequency(&self, word: WordHash, of: Option<&RoaringBitmap>) -> u64 {
+    pub fn frequency(&self, word: TermHash, of: Option<&RoaringBitmap>) -> u64 {
         match of {
             Some(slots) => self.postings.count_in(word, slots),
             None => self.postings.count(word),
@@ -74,12 +74,12 @@ impl InvertedIndex {
     }
 
     /// Slots that contain a term.
-    pub fn slots(&self, word: WordHash) -> Cow<'_, RoaringBitmap> {
+    pub fn slots(&self, word: TermHash) -> Cow<'_, RoaringBitmap> {
         self.postings.slots(word)
     }
 
     /// Slots that contain all of `words`.
-    pub fn intersection(&self, words: impl Iterator<Item = WordHash>) -> RoaringBitmap {
+    pub fn intersection(&self, words: impl Iterator<Item = TermHash>) -> RoaringBitmap {
         // The rarest first: they leave little for the others.
         let mut words: Vec<_> = words.map(|word| (self.postings.count(word), word)).collect();
         words.sort_unstable_by_key(|(count, _)| *count);
@@ -115,10 +115,10 @@ impl InvertedIndex {
         live: usize,
     ) -> QueryTerms {
         let live = visible.map_or(live as u64, RoaringBitmap::len) as f64;
-        let frequency = |term: WordHash| self.frequency(term, visible);
+        let frequency = |term: TermHash| self.frequency(term, visible);
         let (mut total, mut weights, mut corrected) = (0.0, Vec::new(), 0);
         for word in words.iter().take(QUERY_WORDS_MAX) {
-            let (mut term, mut weight) = (WordHash::of(word), 1.0);
+            let (mut term, mut weight) = (TermHash::of(word), 1.0);
             if frequency(term) == 0 && corrected < CORRECTED_MAX && is_correctable(word) {
                 corrected += 1;
                 if let Some(found) = correction(word, frequency) {
@@ -179,8 +179,8 @@ mod tests {
         text.split(' ').map(str::to_owned).collect()
     }
 
-    fn hashes(text: &str) -> Vec<WordHash> {
-        text.split(' ').map(WordHash::of).collect()
+    fn hashes(text: &str) -> Vec<TermHash> {
+        text.split(' ').map(TermHash::of).collect()
     }
 
     fn index(texts: &[&str]) -> InvertedIndex {
@@ -255,6 +255,6 @@ mod tests {
         let all_of = |text: &str| index.intersection(hashes(text).into_iter());
         assert!(all_of("red").iter().eq([1]));
         assert!(all_of("red blue").is_empty());
-        assert_eq!(index.frequency(WordHash::of("blue"), None), 0, "empty postings are dropped");
+        assert_eq!(index.frequency(TermHash::of("blue"), None), 0, "empty postings are dropped");
     }
 }
