@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use reqwest::Client;
 
-use crate::process::block_until_gone;
+use crate::process::{block_until_gone, is_stopped};
 use crate::{
     Method, Options, Process, Request, Response, StatusCode, Value, eventually, id, json, signal,
     string, wait_gone,
@@ -186,9 +187,14 @@ impl Node {
         }
     }
 
-    /// Pauses its process, as a pause of its machine would.
+    /// Pauses its process, as a pause of its machine would: all of its threads have stopped.
     pub fn pause(&self) {
         signal(self.pid(), "STOP");
+        let start = Instant::now();
+        while !is_stopped(self.pid()) {
+            assert!(start.elapsed() < Duration::from_secs(10), "the process goes on");
+            std::thread::yield_now();
+        }
     }
 
     /// Resumes its paused process.

@@ -103,6 +103,16 @@ pub(crate) fn try_signal(pid: u32, name: &str) -> bool {
     status.expect("kill runs").success()
 }
 
+/// Whether all threads of a process have stopped, after a signal.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process exists");
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // A thread that is gone runs no more.
+        stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('T'))
+    })
+}
+
 /// Waits until a process, its threads and its open files are gone. Its parent `hearth dev`
 /// has collected it then.
 pub async fn wait_gone(pid: u32) {
