@@ -18,6 +18,9 @@ const NULLABLE: &str = "Option_";
 /// What the name of a schema contains that is the path of a type.
 const PATH: &str = "::";
 
+/// Components that nothing refers to.
+const SECURITY: &str = "securitySchemes";
+
 /// The document without its operations.
 #[derive(OpenApi)]
 #[openapi(
@@ -166,20 +169,17 @@ fn complete(mut document: Document, aliases: &[(&str, &str)], is_public: bool) -
     simplify(&mut document, &schemas);
     add_headers(&mut document, is_public);
     let text = document.to_string();
-    let is_used = |kind: &str, name: &str| text.contains(&format!("#/components/{kind}/{name}\""));
-    for (kind, parts) in fields(&mut document["components"]) {
-        let parts = parts.as_object_mut().into_iter();
-        match kind.as_str() {
-            "schemas" => parts.for_each(|it| it.retain(|name, _| !is_inline(name))),
-            "securitySchemes" => {}
-            _ => parts.for_each(|it| it.retain(|name, _| is_used(kind, name))),
+    for (kind, parts) in fields(&mut document["components"]).filter(|(kind, _)| *kind != SECURITY) {
+        let is_used = |name: &str| text.contains(&format!("#/components/{kind}/{name}\""));
+        if let Some(parts) = parts.as_object_mut() {
+            parts.retain(|name, _| is_used(name) && !is_inline(name));
         }
     }
     document
 }
 
 /// Headers of responses: name, what it says, and the type of its schema.
-const HEADERS: [(&str, &str, &str); 9] = [
+const HEADERS: [(&str, &str, &str); 10] = [
     ("X-Request-Id", "The id of the request: that of its `X-Request-Id`, or a new one.", "string"),
     ("X-Hearth-Node", "The node that responded.", "integer"),
     (
@@ -196,6 +196,7 @@ const HEADERS: [(&str, &str, &str); 9] = [
     ("X-RateLimit-Limit", "Requests per minute of the tenant, if it has a limit.", "integer"),
     ("X-RateLimit-Remaining", "Requests that have room now.", "integer"),
     ("X-RateLimit-Reset", "Seconds until there is room again.", "integer"),
+    ("WWW-Authenticate", "`Bearer`.", "string"),
     ("Retry-After", "Seconds after which a repetition may succeed.", "integer"),
 ];
 
@@ -210,28 +211,31 @@ fn add_headers(document: &mut Value, is_public: bool) {
     };
     document["components"]["headers"] = HEADERS.iter().map(component).collect::<Map<_, _>>().into();
     for (name, response) in fields(&mut document["components"]["responses"]) {
-        name_headers(response, name.ends_with("429") || name.ends_with("503"), false);
+        let status = &name[name.len() - 3..];
+        name_headers(response, status, is_public && status == "429");
     }
     for (_, item) in fields(&mut document["paths"]) {
         for (_, operation) in fields(item) {
-            let is_fresh = is_public && operation.get("security").is_none();
+            let counts = is_public && operation.get("security").is_none();
             for (status, response) in fields(&mut operation["responses"]) {
                 if response.get("$ref").is_none() {
-                    name_headers(response, false, is_fresh && status.starts_with('2'));
+                    name_headers(response, status, counts && status.starts_with('2'));
                 }
             }
         }
     }
 }
 
-/// Names the headers of a response. `is_fresh` is a success that reflects a log index, and counts
-/// against the requests per minute.
-fn name_headers(response: &mut Value, is_temporary: bool, is_fresh: bool) {
+/// Names the headers of a response with a status. One that `counts` does so against the requests per
+/// minute; a success also reflects a log index.
+fn name_headers(response: &mut Value, status: &str, counts: bool) {
     for (name, ..) in HEADERS {
         let has = match name {
             "X-Request-Id" | "X-Hearth-Node" => true,
-            "Retry-After" => is_temporary,
-            _ => is_fresh,
+            "WWW-Authenticate" => status == "401",
+            "Retry-After" => ["429", "503"].contains(&status),
+            name if name.starts_with("X-RateLimit") => counts,
+            _ => counts && status.starts_with('2'),
         };
         if has {
             response["headers"][name] = json!({ "$ref": format!("#/components/headers/{name}") });

@@ -84,8 +84,10 @@ struct AuditItem {
     /// What was changed: its kind and its id.
     target: String,
     /// Values before, if they differ afterwards.
+    #[schema(value_type = BTreeMap<String, String>)]
     before: Fields,
     /// Values afterwards, if they were different before.
+    #[schema(value_type = BTreeMap<String, String>)]
     after: Fields,
     /// SHA-256 of the entry before.
     previous_hash: String,

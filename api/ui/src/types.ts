@@ -44,7 +44,7 @@ export type Rule = Schemas["RuleView"];
 export type RuleList = Schemas["RuleList"];
 export type AuditLog = Schemas["AuditLogPage"];
 export type AuditAction = AuditLog["items"][number]["action"];
-export type Updated = Schemas["Updated"];
+export type Updated = Schemas["WithNotifications_Updated"];
 export type BulkDeleted = Schemas["BulkDeleted"];
 export type Restored = Schemas["Restored"];
 
