@@ -25,9 +25,9 @@ use crate::admission::request::RequestContext;
 use crate::app::App;
 use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::STALENESS_MAX;
-use crate::requests::ValidQuery;
 use crate::requests::fields::ConsistencyWord;
 use crate::requests::headers::{ReadHeaders, client_name};
+use crate::requests::{ValidQuery, context_of};
 use crate::service::freshness::Freshness;
 use crate::service::{Operator, Session};
 use crate::words::Consistency;
@@ -107,7 +107,7 @@ async fn await_freshness(parts: &mut Parts, app: &App) -> ApiResult<Freshness> {
 /// The caller, if its role is `role` or a higher one. The first call for a request takes its permit,
 /// and counts it against the requests per minute of the tenant: before its body is read.
 async fn authenticate(parts: &Parts, app: &App, role: Role) -> ApiResult<Session> {
-    let request = RequestContext::of(&parts.extensions);
+    let request = context_of(&parts.extensions);
     let key = bearer(&parts.headers);
     let session = match key.map(|key| app.service.authenticate(key, request)) {
         Some(Err(error)) if error.kind == ErrorKind::Unauthorized => {
@@ -140,7 +140,7 @@ async fn authenticate(parts: &Parts, app: &App, role: Role) -> ApiResult<Session
 
 /// Records the kind of use of the key of an authenticated request, for the audit log.
 pub(crate) fn record_use(parts: &Parts, app: &App, role: Role) {
-    let request = RequestContext::of(&parts.extensions);
+    let request = context_of(&parts.extensions);
     if let (Some((tenant, key)), Some(source)) = (request.key(), request.source) {
         let client = client_name(&parts.headers).unwrap_or_default();
         let kind = KeyUse { network: network(source.ip()), client, role };
@@ -167,7 +167,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 async fn operator(parts: &Parts, app: &App) -> ApiResult<Operator> {
-    let request = RequestContext::of(&parts.extensions);
+    let request = context_of(&parts.extensions);
     let key = app.operator_key().ok_or_else(|| {
         let message = "this node has no operator key: set operator.key_file";
         ApiError::new(ErrorKind::Forbidden, "no_operator_key", message)

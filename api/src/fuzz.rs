@@ -15,12 +15,12 @@ use storage::model::trigger::{STRENGTH_DEFAULT, TriggerAction};
 use storage::{BULK_MAX, CREATE_MAX};
 
 use crate::requests::memories::{
-    BulkChanges, BulkDeletion, ListQuery, MemoryChanges, NewMemories, NewMemory,
+    BulkChanges, BulkDeletion, ListQuery, MemoryChanges, NewMemories, NewMemory, Relation,
 };
 use crate::requests::triggers::{HistoryQuery, NewTrigger, TriggerChanges};
 use crate::requests::values::{EventId, PageCursor};
 use crate::requests::{JsonBody, QueryText};
-use crate::routes::graph::{GraphQuery, NeighbourQuery, Relation};
+use crate::routes::graph::{GraphQuery, NeighbourQuery};
 use crate::routes::settings::Settings;
 
 /// All targets of this crate.

@@ -23,6 +23,7 @@ use crate::admission::request::{Held, Once, RequestContext};
 use crate::app::App;
 use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::{DRAIN_BYTES_MAX, DRAIN_TIME};
+use crate::requests::context_of;
 use crate::requests::headers::{NAMESPACE, idempotency_key};
 use crate::responses::name_request;
 
@@ -63,7 +64,8 @@ pub(crate) async fn around(State(app): State<App>, mut request: Request, next: N
         Some(error) => error.into_response(),
         None => run(&app, &context, request, next).await,
     };
-    // What is left: a stream keeps the context for longer.
+    // A response with a size has its shares. Streams have budgets of their own, and a task of MCP may
+    // keep the context after its deadline.
     drop(context.release());
     name_request(&mut response, &context.id);
     let took = started.elapsed();
@@ -105,7 +107,7 @@ fn once(request: &Request) -> ApiResult<Option<Once>> {
 /// Counts the bytes of a response, and the permit of its request, until they are sent. A client
 /// may delay that for as long as it likes.
 pub(crate) async fn counted(request: Request, next: Next) -> Response {
-    let context = Arc::clone(RequestContext::of(request.extensions()));
+    let context = Arc::clone(context_of(request.extensions()));
     let mut response = next.run(request).await;
     name_request(&mut response, &context.id);
     // Event streams have no size and limits of their own.

@@ -1,4 +1,5 @@
-//! Outcomes of submitted commands, and errors of submits, reads and the start of a node.
+//! Outcomes of submitted commands, the right to end one, and errors of submits, reads and the start of a
+//! node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

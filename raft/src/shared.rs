@@ -1,6 +1,6 @@
-//! Raft state that several parts of the node share: the command queue, the leadership, and the
-//! counters. The handle and the peer listener put commands into the queue; the executor takes
-//! them out.
+//! Raft state that several parts of the node share: the leadership, the counters, and what the leader
+//! shares (`leader/leading`). The handle and the peer listener put commands into its queue; the executor
+//! takes them out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -70,7 +70,7 @@ pub(crate) struct Used {
     pub(crate) leader: SharedUse,
 }
 
-/// What other parts of the node report to Raft.
+/// What tasks of the node found, and each write reads.
 pub(crate) struct Reported {
     /// Whether this node is above its memory limit.
     pub(crate) memory_full: AtomicBool,

@@ -1,7 +1,8 @@
 //! The clocks of this machine: the wall clock and the boot time. NTP clients and operators may
 //! step the wall clock. No step moves the boot time (`CLOCK_BOOTTIME`), and it includes suspends.
 //! A step of the wall clock is therefore a change of the difference between them. It is logged
-//! and counted.
+//! and counted. Also what all that read clocks share: the median of samples, and a stamp with the boot
+//! time at which it was applied.
 
 use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

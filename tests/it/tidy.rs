@@ -238,11 +238,15 @@ fn service_knows_no_interface() {
         "axum",
         "utoipa",
         "rmcp",
+        "crate::auth",
         "crate::mcp",
+        "crate::middleware",
         "crate::requests",
         "crate::responses",
         "crate::routes",
     ];
-    let service = files(&["api/src/service"], "rs").into_iter();
+    let service = files(&["api/src/service", "api/src/admission"], "rs").into_iter();
     assert_absent("the service must not depend on its adapters", service, &interfaces);
+    let tools = files(&["api/src/mcp"], "rs").into_iter();
+    assert_absent("tools are beside routes, not above them", tools, &["crate::routes"]);
 }

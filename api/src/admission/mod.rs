@@ -9,7 +9,7 @@
 //! 5. [`fair`]: reads, texts to embed and large writes wait in turn.
 //!
 //! [`request`] is what a request carries through all of them: its id, its source, and its shares.
-//! [`network`](mod@network) says which addresses are one client. [`crate::limits`] has the numbers.
+//! [`budget`] also says which addresses are one client. [`crate::limits`] has the numbers.
 
 pub(crate) mod budget;
 pub(crate) mod failed_authentications;

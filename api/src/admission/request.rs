@@ -6,7 +6,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use axum::http::Extensions;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use storage::model::receipt::ReceiptRequest;
@@ -37,7 +36,8 @@ pub(crate) struct RequestContext {
 /// What a request holds of the budgets.
 #[derive(Default)]
 pub(crate) struct Held {
-    /// The permit of a request in progress, until its response is sent.
+    /// The permit of a request in progress, until its response is sent; of a stream, until its head is
+    /// ready.
     pub(crate) permit: Option<KeyShare>,
     /// The bytes of its body, until its response is ready.
     pub(crate) body: Option<KeyShare>,
@@ -81,11 +81,6 @@ impl RequestContext {
             created: AtomicU64::new(0),
             has_written: AtomicBool::new(false),
         }
-    }
-
-    /// The context of the request with these extensions.
-    pub(crate) fn of(extensions: &Extensions) -> &Arc<Self> {
-        extensions.get().expect("the outermost layer gives each request a context")
     }
 
     /// Key and tenant of the caller, once the request is authenticated.

@@ -7,6 +7,7 @@ use storage::model::memory::MemoryRecord;
 use storage::model::score::rounded;
 use utoipa::ToSchema;
 
+use crate::requests::context::LoadedContext;
 use crate::requests::fields::*;
 use crate::requests::memories::any_namespace;
 use crate::requests::numbers::{Clamped, Percent};
@@ -309,7 +310,7 @@ pub(super) struct TriggerDeleted {
     pub(super) deleted: bool,
 }
 
-impl ToolResult for crate::routes::search::LoadedContext {
+impl ToolResult for LoadedContext {
     fn text(&self) -> Option<&str> {
         Some(&self.context)
     }

@@ -18,16 +18,15 @@ use crate::app::VERSION;
 use crate::error::{ApiResult, ErrorKind};
 use crate::mcp::arguments::*;
 use crate::prelude::*;
+use crate::requests::context::{ContextRequest, LoadedContext};
 use crate::requests::fields::Namespace;
 use crate::requests::headers::{NamespaceHeader, RequestOrigin};
-use crate::requests::memories::{MemoryChanges, NewMemory};
+use crate::requests::memories::{MemoryChanges, NewMemory, Relation};
 use crate::requests::numbers::Heat;
 use crate::requests::triggers;
 use crate::requests::triggers::{TriggerView, notifications};
 use crate::requests::values::Text;
 use crate::responses::type_counts;
-use crate::routes::graph::Relation;
-use crate::routes::search::{ContextRequest, LoadedContext, load_within_budget};
 use crate::service::Session;
 use crate::service::writes::WriteResult;
 
@@ -135,7 +134,7 @@ pub(super) async fn relate(call: Call, relation: Relation) -> ApiResult<Related>
 }
 
 pub(super) async fn load_context(call: Call, load: ContextRequest) -> ApiResult<LoadedContext> {
-    load_within_budget(&call.session, &call.home, load).await
+    load.load(&call.session, &call.home).await
 }
 
 pub(super) async fn hottest(call: Call, hottest: Hottest) -> ApiResult<Memories> {

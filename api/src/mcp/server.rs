@@ -15,7 +15,7 @@ use rmcp::model::{
     ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource,
     ResourceContents, ResourceTemplate, Role, ServerCapabilities, ServerConfig, Tool,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::RequestContext as McpContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::json;
 use storage::model::id::MemoryId;
@@ -25,7 +25,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::mcp::arguments::MemoryView;
 use crate::mcp::calls::Call;
 use crate::mcp::tools::{Tool as AgentTool, ToolSet};
-use crate::routes::search::{ContextRequest, load_within_budget};
+use crate::requests::context::ContextRequest;
 
 /// The revisions of the protocol that this endpoint speaks.
 const VERSIONS: &[ProtocolVersion] = &[
@@ -61,12 +61,13 @@ impl Server {
     /// for ever.
     async fn run<T>(
         &self,
-        context: &RequestContext<RoleServer>,
+        context: &McpContext<RoleServer>,
         work: impl Future<Output = Result<T, ErrorData>> + Send,
     ) -> Result<T, ErrorData> {
         let done = tokio::select! {
             done = AssertUnwindSafe(work).catch_unwind() => done.unwrap_or_else(|_| {
-                tracing::error!("a request of MCP panicked");
+                let request_id = &self.call.session.request.id;
+                tracing::error!(request_id, "a request of MCP panicked");
                 Err(internal())
             }),
             () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
@@ -87,7 +88,7 @@ fn internal() -> ErrorData {
 }
 
 /// Whether the request is of a revision without `initialize`, which has hints for caches.
-fn has_cache_hints(context: &RequestContext<RoleServer>) -> bool {
+fn has_cache_hints(context: &McpContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| !version.has_initialize())
 }
 
@@ -118,7 +119,7 @@ impl ServerHandler for Server {
         Cow::Borrowed(VERSIONS)
     }
 
-    async fn discover(&self, _: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+    async fn discover(&self, _: McpContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
         Ok(DiscoverResult::from_server_info(VERSIONS.to_vec(), self.get_info())
             .with_ttl_ms(LISTS_TTL_MILLIS)
             .with_cache_scope(CacheScope::Private))
@@ -127,7 +128,7 @@ impl ServerHandler for Server {
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
+        context: McpContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let role = self.call.session.caller.role;
         let tools = self.tools().map(|tool| tool.described(role));
@@ -141,7 +142,7 @@ impl ServerHandler for Server {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
+        context: McpContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(tool) = self.tool(&request.name) else {
             let message = format!("this key has no tool {:?}", request.name);
@@ -155,7 +156,7 @@ impl ServerHandler for Server {
     async fn list_resources(
         &self,
         _: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
+        context: McpContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         list!(context, ListResourcesResult::with_all_items(resources()))
     }
@@ -163,7 +164,7 @@ impl ServerHandler for Server {
     async fn list_resource_templates(
         &self,
         _: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
+        context: McpContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         list!(context, ListResourceTemplatesResult::with_all_items(templates()))
     }
@@ -171,7 +172,7 @@ impl ServerHandler for Server {
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        context: RequestContext<RoleServer>,
+        context: McpContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let work = async {
             let read = read(&self.call, &request.uri).await;
@@ -187,7 +188,7 @@ impl ServerHandler for Server {
     async fn list_prompts(
         &self,
         _: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
+        context: McpContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         let prompts = prompts(|tool| self.tool(tool).is_some());
         list!(context, ListPromptsResult::with_all_items(prompts))
@@ -196,7 +197,7 @@ impl ServerHandler for Server {
     async fn get_prompt(
         &self,
         request: GetPromptRequestParams,
-        _: RequestContext<RoleServer>,
+        _: McpContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         let argument = |name: &str| {
             let value = request.arguments.as_ref()?.get(name)?.as_str()?;
@@ -214,7 +215,7 @@ impl ServerHandler for Server {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        _: McpContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         Err(self.named(match request.method.as_str() {
             "tools/call" | "resources/read" | "prompts/get" => {
@@ -251,9 +252,7 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
 /// The text of a resource; `None` if there is none at this address.
 pub(super) async fn read(call: &Call, uri: &str) -> ApiResult<Option<String>> {
     if uri == CONTEXT {
-        return Ok(Some(
-            load_within_budget(&call.session, &call.home, ContextRequest::default()).await?.context,
-        ));
+        return Ok(Some(ContextRequest::default().load(&call.session, &call.home).await?.context));
     }
     let id = uri.strip_prefix(MEMORY).and_then(|id| MemoryId::from_str(id).ok());
     let Some(id) = id else { return Ok(None) };

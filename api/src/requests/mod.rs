@@ -6,6 +6,7 @@
 //! ignored, `null` is an absent field, an absent body is an empty object, an empty query
 //! parameter is an absent one. Aliases are fields of their own.
 
+pub(crate) mod context;
 pub(crate) mod details;
 pub(crate) mod fields;
 pub(crate) mod headers;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use axum::RequestExt;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::Extensions;
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::request::Parts;
 use futures::StreamExt;
@@ -38,6 +40,11 @@ use crate::limits::{BODY_BYTES_MAX, BODY_TIME};
 
 /// Longest text of a parser that an error message repeats, in bytes.
 const MESSAGE_BYTES_MAX: usize = 240;
+
+/// The context of the request with these extensions.
+pub(crate) fn context_of(extensions: &Extensions) -> &Arc<RequestContext> {
+    extensions.get().expect("the outermost layer gives each request a context")
+}
 
 /// A JSON body that is valid for `T`.
 pub(crate) struct ValidJson<T>(pub(crate) T);
@@ -71,7 +78,7 @@ impl FromRequest<App> for JsonBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &App) -> ApiResult<Self> {
-        let context = Arc::clone(RequestContext::of(request.extensions()));
+        let context = Arc::clone(context_of(request.extensions()));
         let length = request.headers().get(CONTENT_LENGTH).and_then(|text| text.to_str().ok());
         let length = match length.and_then(|text| text.parse().ok()) {
             Some(length) => BODY_BYTES_MAX.min(length),

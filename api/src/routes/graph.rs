@@ -2,43 +2,16 @@
 
 use axum::extract::RawQuery;
 use serde::Deserialize;
-use storage::command::{CreateEdge, DeleteEdge, EdgeRef};
+use storage::command::{CreateEdge, DeleteEdge};
 use storage::model::edge::Edge;
 use storage::{EdgeReply, HotRequest, Neighbour};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::error::{ApiError, ApiResult};
 use crate::prelude::*;
+use crate::requests::memories::Relation;
 use crate::requests::{JsonBody, QueryText};
 use crate::responses::memory::Memory;
 use crate::service::memories::EdgeCheck;
-
-/// Relation of an edge that names none.
-const RELATION_DEFAULT: &str = "related_to";
-
-/// Two memories and their relation.
-#[derive(Debug, Deserialize, ToSchema, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[schema(example = json!({"source_id": "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c01", "target_id": "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c02", "relation": "explains"}))]
-pub(crate) struct Relation {
-    source_id: MemoryIdText,
-    /// Another memory.
-    target_id: MemoryIdText,
-    /// For example `depends_on`, `part_of` or `contradicts`.
-    #[schema(default = "related_to")]
-    relation: Option<RelationName>,
-}
-
-impl Relation {
-    pub(crate) fn into_edge(self) -> ApiResult<EdgeRef> {
-        let (source, target) = (self.source_id.0, self.target_id.0);
-        if source == target {
-            return Err(ApiError::invalid("target_id", "must differ from source_id"));
-        }
-        let relation = self.relation.map_or_else(|| RELATION_DEFAULT.to_owned(), |text| text.0);
-        Ok(EdgeRef { source, target, relation })
-    }
-}
 
 /// Size of the graph view.
 #[derive(Debug, Deserialize, IntoParams)]

@@ -1,18 +1,18 @@
 //! API keys of a tenant. The text of a key is returned once, when it is created.
 
 use serde::Deserialize;
+use storage::KeyReply;
 use storage::command::DeleteKey;
 use storage::model::access::{ANY, Rules};
 use storage::model::api_key::{ApiKey, KEY_LIFETIME_SECONDS, KEY_NAMESPACES_MAX, NewApiKey};
 use storage::model::id::{KeyId, Timestamp};
-use storage::model::tenant::{Role, WEBHOOK_HOSTS_MAX};
-use storage::{KeyReply, OwnTenantPatch};
+use storage::model::tenant::Role;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::error::{ApiError, ApiResult};
 use crate::prelude::*;
 use crate::requests::memories::any_namespace;
-use crate::requests::values::{Id, Items, first_text};
+use crate::requests::values::Id;
 
 /// Name of a key that the request does not name.
 const UNNAMED: &str = "unnamed";
@@ -112,52 +112,6 @@ impl NewKey {
         let names = [&self.name, &self.label].into_iter().flatten().map(|text| text.0.as_str());
         let first = names.into_iter().find(|name| !name.trim().is_empty());
         first.unwrap_or(UNNAMED).to_owned()
-    }
-}
-
-/// A rule. It replaces the one for the same agent and namespace; policy `default` deletes it.
-#[derive(Debug, Deserialize, ToSchema)]
-#[schema(example = json!({"agent_id": "support agent", "namespace": "payroll", "policy": "deny"}))]
-pub(crate) struct NewRule {
-    /// Id or name of a key, or `*`.
-    #[schema(default = "*")]
-    pub(crate) agent_id: Option<AgentName>,
-    /// A namespace, or `*`.
-    pub(crate) namespace: RuleNamespace,
-    pub(crate) policy: PolicyWord,
-}
-
-/// The caller's own namespace; absent clears it.
-#[derive(Debug, Deserialize, ToSchema)]
-#[schema(example = json!({"namespace": "support"}))]
-pub(crate) struct OwnNamespace {
-    #[schema(schema_with = any_namespace)]
-    pub(crate) namespace: Option<Namespace>,
-}
-
-/// Changes to a tenant.
-#[derive(Debug, Deserialize, ToSchema)]
-#[schema(example = json!({"webhook_hosts": ["hooks.example.com"], "guards_locked": true}))]
-pub(crate) struct OrgChanges {
-    org_name: Option<OrgName>,
-    /// Alias of `org_name`, which comes first.
-    #[schema(ignore)]
-    name: Option<OrgName>,
-    /// Hosts to which agents may direct webhooks through MCP; those of an admin may go anywhere.
-    #[schema(value_type = Option<Vec<String>>, max_items = 100)]
-    webhook_hosts: Option<Items<HostName, 0, WEBHOOK_HOSTS_MAX>>,
-    /// Whether only the key that has locked a memory, or an admin, may rewrite or unlock it.
-    guards_locked: Option<bool>,
-}
-
-impl OrgChanges {
-    pub(crate) fn into_patch(self) -> OwnTenantPatch {
-        let hosts = self.webhook_hosts.map(|hosts| hosts.0.into_iter());
-        OwnTenantPatch {
-            name: first_text(self.org_name.as_ref(), self.name.as_ref()),
-            webhook_hosts: hosts.map(|hosts| hosts.map(|it| it.0.to_lowercase()).collect()),
-            guards_locked: self.guards_locked,
-        }
     }
 }
 

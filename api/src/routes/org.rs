@@ -7,9 +7,60 @@ use storage::command::{DeleteRule, PutRule};
 use storage::model::access::{ANY, Rule};
 use storage::model::tenant::Limit;
 
+use serde::Deserialize;
+use storage::OwnTenantPatch;
+use storage::model::tenant::WEBHOOK_HOSTS_MAX;
+
 use crate::prelude::*;
-use crate::routes::keys::{NewRule, OrgChanges, OwnNamespace};
+use crate::requests::memories::any_namespace;
+use crate::requests::values::{Items, first_text};
 use crate::words::RulePolicy;
+
+/// A rule. It replaces the one for the same agent and namespace; policy `default` deletes it.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"agent_id": "support agent", "namespace": "payroll", "policy": "deny"}))]
+pub(crate) struct NewRule {
+    /// Id or name of a key, or `*`.
+    #[schema(default = "*")]
+    pub(crate) agent_id: Option<AgentName>,
+    /// A namespace, or `*`.
+    pub(crate) namespace: RuleNamespace,
+    pub(crate) policy: PolicyWord,
+}
+
+/// The caller's own namespace; absent clears it.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"namespace": "support"}))]
+pub(crate) struct OwnNamespace {
+    #[schema(schema_with = any_namespace)]
+    pub(crate) namespace: Option<Namespace>,
+}
+
+/// Changes to a tenant.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"webhook_hosts": ["hooks.example.com"], "guards_locked": true}))]
+pub(crate) struct OrgChanges {
+    org_name: Option<OrgName>,
+    /// Alias of `org_name`, which comes first.
+    #[schema(ignore)]
+    name: Option<OrgName>,
+    /// Hosts to which agents may direct webhooks through MCP; those of an admin may go anywhere.
+    #[schema(value_type = Option<Vec<String>>, max_items = 100)]
+    webhook_hosts: Option<Items<HostName, 0, WEBHOOK_HOSTS_MAX>>,
+    /// Whether only the key that has locked a memory, or an admin, may rewrite or unlock it.
+    guards_locked: Option<bool>,
+}
+
+impl OrgChanges {
+    pub(crate) fn into_patch(self) -> OwnTenantPatch {
+        let hosts = self.webhook_hosts.map(|hosts| hosts.0.into_iter());
+        OwnTenantPatch {
+            name: first_text(self.org_name.as_ref(), self.name.as_ref()),
+            webhook_hosts: hosts.map(|hosts| hosts.map(|it| it.0.to_lowercase()).collect()),
+            guards_locked: self.guards_locked,
+        }
+    }
+}
 
 /// The features that published clients read.
 const FEATURES: [&str; 8] = [

@@ -128,7 +128,7 @@ impl Session {
         };
         let (service, tenant) = (&self.service, self.caller.tenant);
         let ids = move |reader: &Reader| Ok(reader.ids(tenant, &filter));
-        let ids = service.read_always(&service.reads, self.key_of_tenant(), ids).await?;
+        let ids = service.read_always(&service.reads, self.read_by(), ids).await?;
         Ok(BulkTargets { ids: ids.into(), unknown: Vec::new() })
     }
 

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::error::{ApiError, ApiResult};
 use crate::limits::{HISTORY_PAGES_MAX, STREAM_EVENTS};
 use crate::service::access::may_see_trigger;
-use crate::service::{PageOf, Service, Session};
+use crate::service::{PageOf, ReadBy, Service, Session};
 use crate::words::HistoryKind;
 
 /// An event with what a response shows beside it.
@@ -131,7 +131,8 @@ impl Service {
         after: Cursor,
         is_wanted: impl Fn(&Event) -> bool + Send + 'static,
     ) -> ApiResult<Option<NextEvents>> {
-        self.read(&self.stream_reads, (tenant, key), move |reader| {
+        let by = ReadBy { key: (tenant, key), request_id: None };
+        self.read(&self.stream_reads, by, move |reader| {
             let Some(access) = reader.access(tenant, key, reader.clock())? else { return Ok(None) };
             let viewer = Viewer::new(reader, tenant, key, &access);
             let is_wanted = |event: &Event| Ok(is_wanted(event) && viewer.may_see(event)?);

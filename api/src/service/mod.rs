@@ -4,6 +4,7 @@
 
 pub(crate) mod access;
 pub(crate) mod bulk;
+pub(crate) mod context;
 pub(crate) mod freshness;
 pub(crate) mod journal;
 mod key_uses;
@@ -80,6 +81,12 @@ pub(crate) struct Operator {
     pub(crate) request: Arc<RequestContext>,
 }
 
+/// Whose turn it is when a read waits, and of which request it is.
+struct ReadBy<'a> {
+    key: KeyOfTenant,
+    request_id: Option<&'a str>,
+}
+
 /// A page of a list, and the cursor at which the next one begins.
 pub(crate) struct PageOf<T, C> {
     pub(crate) items: Vec<T>,
@@ -145,21 +152,21 @@ impl Service {
     async fn read<T: Send + 'static>(
         &self,
         permits: &FairPermits,
-        key: KeyOfTenant,
+        by: ReadBy<'_>,
         read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
         self.memory.check_read()?;
-        self.read_always(permits, key, read).await
+        self.read_always(permits, by, read).await
     }
 
     /// [`Self::read`], also above the memory limit: for reads that a deletion needs.
     async fn read_always<T: Send + 'static>(
         &self,
         permits: &FairPermits,
-        key: KeyOfTenant,
+        by: ReadBy<'_>,
         read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
-        let permit = permits.acquire(key).await.ok_or_else(reads_busy)?;
+        let permit = permits.acquire(by.key).await.ok_or_else(reads_busy)?;
         let reader = self.reader.clone();
         // The permit stays with the result until it is picked up, so that results of large reads
         // cannot pile up.
@@ -174,7 +181,8 @@ impl Service {
                 Err(ApiError::internal())
             }
             Err(panic) => {
-                tracing::error!(tenant = key.0.0, %panic, "a read panicked");
+                let (tenant, request_id) = (by.key.0.0, by.request_id);
+                tracing::error!(tenant, request_id, %panic, "a read panicked");
                 Err(ApiError::internal())
             }
         }
@@ -257,7 +265,11 @@ impl Session {
             let _turn = turn;
             read(reader, &caller)
         };
-        service.read(&service.reads, self.key_of_tenant(), read).await
+        service.read(&service.reads, self.read_by(), read).await
+    }
+
+    fn read_by(&self) -> ReadBy<'_> {
+        ReadBy { key: self.key_of_tenant(), request_id: Some(&self.request.id) }
     }
 
     /// Whose turn it is when the caller's work waits.

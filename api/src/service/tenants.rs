@@ -23,7 +23,7 @@ use crate::admission::budget::KeyOfTenant;
 use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::{APPLY_WAIT, DEADLINE};
 use crate::service::access::random_bytes;
-use crate::service::{Operator, Session};
+use crate::service::{Operator, ReadBy, Session};
 
 /// Name of the first key of a tenant.
 const FIRST_KEY: &str = "admin";
@@ -154,7 +154,8 @@ impl Operator {
         read: impl FnOnce(&storage::Reader) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
         self.service.await_linearizable().await?;
-        self.service.read_always(&self.service.reads, OPERATOR, read).await
+        let by = ReadBy { key: OPERATOR, request_id: Some(&self.request.id) };
+        self.service.read_always(&self.service.reads, by, read).await
     }
 }
 

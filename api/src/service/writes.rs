@@ -59,14 +59,14 @@ impl Session {
             None => raft.submit(command, deadline).await?,
             // A client that leaves does not end the turn: its write is still in work.
             Some(turn) => {
-                let raft = raft.clone();
+                let (raft, request_id) = (raft.clone(), &self.request.id);
                 let submit = async move {
                     let outcome = raft.submit(command, deadline).await;
                     drop(turn);
                     outcome
                 };
                 tokio::spawn(submit).await.map_err(|panic| {
-                    tracing::error!(%panic, "a write panicked");
+                    tracing::error!(request_id, %panic, "a write panicked");
                     ApiError::internal()
                 })??
             }

@@ -27,7 +27,7 @@
 //! A caller to whom namespaces are closed gets an exact scan: which neighbours the graph misses depends
 //! on the memories that are closed to it.
 //!
-//! # ScoreContext
+//! # Context
 //!
 //! Memories that were created next to a good result are found too. In a conversation that is stored
 //! message by message, the answer often follows the message with the words of the question.

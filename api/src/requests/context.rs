@@ -1,0 +1,66 @@
+//! The context of an agent's turn, as routes and tools request and return it.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::error::ApiResult;
+use crate::requests::fields::{MemoryIdText, Namespace, Query, TokenBudget};
+use crate::requests::headers::NamespaceHeader;
+use crate::requests::memories::any_namespace;
+use crate::requests::values::Id;
+use crate::service::Session;
+
+const CHARS_PER_TOKEN: usize = 4;
+
+/// A context to load.
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(example = json!({"query": "How does this customer want invoices?", "token_budget": 500}))]
+pub(crate) struct ContextRequest {
+    /// What the conversation is about. Without it, the context has the hottest memories only.
+    query: Option<Query>,
+    /// Alias of `query`, and first of them.
+    #[schema(ignore)]
+    prompt: Option<Query>,
+    /// About four characters are one token.
+    #[serde(default)]
+    pub(crate) token_budget: TokenBudget,
+    /// `*` is all.
+    #[schema(schema_with = any_namespace)]
+    pub(crate) namespace: Option<Namespace>,
+}
+
+impl ContextRequest {
+    /// What the conversation is about; `None` if that is blank.
+    pub(crate) fn query(&self) -> Option<&str> {
+        let texts = [&self.prompt, &self.query].into_iter().flatten();
+        texts.map(|text| text.0.as_str()).find(|text| !text.trim().is_empty())
+    }
+
+    /// Loads what a session may read. `home` is the namespace of the request's header.
+    pub(crate) async fn load(
+        self,
+        session: &Session,
+        home: &NamespaceHeader,
+    ) -> ApiResult<LoadedContext> {
+        let room = self.token_budget.get() * CHARS_PER_TOKEN;
+        let query = self.query().map(str::to_owned);
+        let filter = home.filter(session, self.namespace)?;
+        let loaded = session.load_context(query, filter, home.namespace(), room).await?;
+        Ok(LoadedContext {
+            estimated_tokens: loaded.text.chars().count().div_ceil(CHARS_PER_TOKEN),
+            context: loaded.text,
+            memory_ids: loaded.ids.into_iter().map(Id).collect(),
+        })
+    }
+}
+
+/// A context for an agent's turn.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct LoadedContext {
+    /// A sentence, then headings in Markdown, each with memories: one line of JSON for each.
+    pub(crate) context: String,
+    /// Their ids, in the order of the context.
+    pub(crate) memory_ids: Vec<MemoryIdText>,
+    /// About four characters are one token.
+    pub(crate) estimated_tokens: usize,
+}
