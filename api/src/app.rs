@@ -19,9 +19,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::limits::{
     BODIES_BYTES_MAX, DRAINS_MAX, EXPORTS_MAX, REQUESTS_MAX, RESPONSES_BYTES_MAX, STREAMS_MAX,
 };
-use crate::metrics::Metrics;
-use crate::metrics::MetricsHistory;
-use crate::metrics::{RequestCounts, TenantRequests};
+use crate::metrics::{Metrics, MetricsHistory, RequestCounts, TenantRequests};
 use crate::service::Service;
 use crate::service::node::{Backups, Embedder, Hooks};
 use crate::service::recalls::DueReport;

@@ -19,8 +19,7 @@ use serde::Deserialize;
 use storage::model::audit::KeyUse;
 use storage::model::tenant::Role;
 
-use crate::admission::budget::KeyOfTenant;
-use crate::admission::budget::network;
+use crate::admission::budget::{KeyOfTenant, network};
 use crate::admission::request::RequestContext;
 use crate::app::App;
 use crate::error::{ApiError, ApiResult, ErrorKind};

@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use axum::body::Bytes;
 use storage::fuzz::Target;
-use storage::model::delivery::DeliveryId;
 use storage::model::id::{MemoryId, TriggerId};
+use storage::model::memory::Origin;
 use storage::model::memory::{KEY_POINTS_MAX, LABEL_BYTES_MAX, NAMESPACE_BYTES_MAX};
-use storage::model::origin::Origin;
 use storage::model::thermo::Thermo;
+use storage::model::trigger::DeliveryId;
 use storage::model::trigger::{STRENGTH_DEFAULT, TriggerAction};
 use storage::{BULK_MAX, CREATE_MAX};
 

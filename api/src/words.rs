@@ -4,12 +4,12 @@
 use raft::MemberRole;
 use storage::model::access::Policy;
 use storage::model::audit::{AuditAction, AuditChain};
-use storage::model::delivery::DeliveryStage;
 use storage::model::duplicate::OnDuplicate;
 use storage::model::memory::{DecayClass, MemoryType, Signal, Tier};
-use storage::model::quality::{Defect, FoldReason};
+use storage::model::memory::{Defect, FoldReason};
 use storage::model::retention::RetentionAction;
 use storage::model::tenant::{Role, TenantState};
+use storage::model::trigger::DeliveryStage;
 use storage::model::trigger::{TriggerActionKind, TriggerEvent};
 use storage::{Order, Sort, TierFilter};
 

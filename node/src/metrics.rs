@@ -10,7 +10,7 @@ use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, Gauge, Opts};
 use raft::{Handle, NodeRole, Status, Totals};
-use storage::model::delivery::Outbox;
+use storage::model::trigger::Outbox;
 use storage::{GraphCounts, Reader};
 
 use crate::disk::DiskUse;

@@ -25,8 +25,8 @@ use storage::command::{
     SwitchModel,
 };
 use storage::model::cluster::Model;
+use storage::model::cluster::{EmbeddedMemory, NextModel};
 use storage::model::id::{MemoryId, TenantId};
-use storage::model::models::{EmbeddedMemory, NextModel};
 use storage::model::vector::{ModelId, Vector};
 use storage::{Command, Reader, View};
 use tokio::time::Instant;

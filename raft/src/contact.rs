@@ -40,8 +40,7 @@ use serde::{Deserialize, Serialize};
 use storage::model::id::Timestamp;
 use storage::model::release::Release;
 
-use crate::system_clock::AppliedStamp;
-use crate::system_clock::ClockReading;
+use crate::system_clock::{AppliedStamp, ClockReading};
 use crate::types::NodeId;
 
 /// Age after which a wall-clock sample is ignored. The clock of a node that is down counts for

@@ -7,25 +7,24 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
+use index::data::TenantIndex;
 use index::data::{IndexChange, Terms};
 use index::saved::SavedGraphs;
-use index::tenant::TenantIndex;
 use model::cluster::Position;
+use model::cluster::VectorPlace;
 use model::id::{MemoryId, TenantId};
 use model::journal::Cursor;
 use model::memory::{Memory, MemoryState};
-use model::models::VectorPlace;
 use rocksdb::WriteBatch;
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Builder;
 use crate::change::{Batch, Change, RowWrite};
-use crate::checkpoint::Folder;
+use crate::checkpoint::{Folder, Received, Receiver};
 use crate::codec;
 use crate::engine::{Engine, Options};
 use crate::error::{Error, Result};
 use crate::reader::Reader;
-use crate::received::{Received, Receiver};
 use crate::table::key::{Key, Kind, prefix};
 use crate::table::state::stage;
 use crate::table::view::View;

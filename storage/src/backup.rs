@@ -10,11 +10,10 @@ use model::cluster::{Cluster, Incarnation, Position};
 use crate::checkpoint::Folder;
 use crate::codec;
 use crate::error::{Error, Result};
-use crate::row_faults::{RowFaults, row_faults};
 use crate::table::key::{Key, Kind};
 use crate::table::state::State;
 use crate::table::view::View;
-use crate::verify::hash_rows;
+use crate::verify::{RowFaults, hash_rows, row_faults};
 
 /// What a copy of the state holds.
 #[derive(Debug, Clone, PartialEq, Eq)]

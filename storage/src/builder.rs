@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 
+use index::data::TenantIndex;
 use index::saved::SavedGraphs;
-use index::tenant::TenantIndex;
 use model::id::TenantId;
 use parking_lot::RwLock;
 

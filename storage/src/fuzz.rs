@@ -3,15 +3,15 @@
 
 use jiff::tz::TimeZone;
 use model::cluster::{BatchId, Position};
-use model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryId, DeliveryStage};
 use model::edge::Edge;
 use model::heat::Anchor;
 use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use model::journal::{Cursor, DeliveryNext, Event, EventKind, JournalPart};
+use model::memory::Origin;
 use model::memory::{DecayClass, Memory, MemoryType};
-use model::origin::Origin;
-use model::template::{MESSAGE_BYTES_MAX, TemplateContext};
 use model::temporal::window;
+use model::trigger::{Attempt, AttemptOutcome, Delivery, DeliveryId, DeliveryStage};
+use model::trigger::{MESSAGE_BYTES_MAX, TemplateContext};
 use model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use model::vector::{ModelId, Vector};
 
@@ -69,7 +69,7 @@ pub fn records(bytes: &[u8]) {
         check::<model::cluster::Cluster>,
         check::<Position>,
         check::<Delivery>,
-        check::<model::delivery::Outbox>,
+        check::<model::trigger::Outbox>,
         check::<Edge>,
         check::<Anchor>,
         check::<Cursor>,

@@ -1,13 +1,16 @@
-//! Reads the journal of a tenant: backward in pages, forward after a cursor, and for trims.
+//! Reading what happened: events of the journal, deliveries of webhooks, and the audit log.
 
-use model::id::{TenantId, Timestamp};
+use model::audit::{AuditAction, AuditChain, AuditEnds, AuditEntry};
+use model::id::{KeyId, TenantId, Timestamp};
 use model::journal::{Cursor, Event, JournalPart};
+use model::memory::Memory;
+use model::trigger::{DeadLetterCursor, Delivery, DeliveryId};
 
 use crate::change::all_of;
 use crate::codec;
 use crate::error::Result;
 use crate::reader::Reader;
-use crate::table::key::{Key, Kind, cursor_of, split};
+use crate::table::key::{Key, Kind, cursor_of, delivery_of, split, timed_delivery_of};
 use crate::table::view::{Row, View};
 
 /// Most events that one page reads. A filter that passes few of them continues on the next page.
@@ -201,4 +204,193 @@ fn page(
 
 pub(crate) fn event_row((key, value): &Row) -> Result<(Cursor, Event)> {
     Ok((cursor_of(split(key)?.1)?, codec::decode(value)?))
+}
+
+/// Most deliveries that one page reads: as many as a tenant may have.
+const PAGE_ROWS_MAX: usize = 20_000;
+
+/// A page of an outbox.
+#[derive(Debug, Clone, Default)]
+pub struct Deliveries {
+    /// The deliveries, ordered by trigger and firing.
+    pub deliveries: Vec<(DeliveryId, Delivery)>,
+    /// Last delivery of this page, if there are further pages.
+    pub next: Option<DeliveryId>,
+}
+
+impl Reader {
+    /// Whether a delivery may be sent now: the key that owns its trigger exists, and may access the
+    /// namespaces that its memory had and has. As for firings, a trigger without an owner is the
+    /// service's, which may know all.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn may_deliver(
+        &self,
+        tenant: TenantId,
+        owner: Option<KeyId>,
+        delivery: &Delivery,
+    ) -> Result<bool> {
+        let Some(owner) = owner else { return Ok(true) };
+        let Some(access) = self.access(tenant, owner, self.engine().clock())? else {
+            return Ok(false);
+        };
+        let present = self.memory(tenant, delivery.memory)?;
+        let is_open = |memory: Memory| access.allows(&memory.namespace);
+        Ok(access.allows(&delivery.namespace) && present.is_none_or(is_open))
+    }
+
+    /// At most `most` deliveries of a tenant that are due at `now`, in the order of their times.
+    pub fn due(&self, tenant: TenantId, now: Timestamp, most: usize) -> Result<Vec<DeliveryId>> {
+        let (start, _) = all_of(Kind::Due, tenant);
+        let end = [&start[..], &now.0.saturating_add(1).to_be_bytes()].concat();
+        let engine = self.engine();
+        let rows = engine.state.range(&start, &end).take(most);
+        rows.map(|row| row.and_then(|(key, _)| delivery_of(&key))).collect()
+    }
+
+    /// At most `most` dead letters of a tenant after `after`, the oldest first.
+    pub(crate) fn dead_letters(
+        &self,
+        tenant: TenantId,
+        after: Option<DeadLetterCursor>,
+        most: usize,
+    ) -> Result<Vec<DeadLetterCursor>> {
+        let (start, end) = all_of(Kind::DeadLetter, tenant);
+        let start = match after {
+            Some((at, id)) => [&Key::DeadLetter(tenant, at, id).bytes()[..], &[0]].concat(),
+            None => start,
+        };
+        let engine = self.engine();
+        let rows = engine.state.range(&start, &end).take(most);
+        rows.map(|row| row.and_then(|(key, _)| timed_delivery_of(&key))).collect()
+    }
+
+    /// At most `limit` deliveries of a tenant after `after` that pass `filter`.
+    pub fn deliveries(
+        &self,
+        tenant: TenantId,
+        after: Option<DeliveryId>,
+        limit: usize,
+        filter: impl Fn(DeliveryId, &Delivery) -> Result<bool>,
+    ) -> Result<Deliveries> {
+        let (start, end) = all_of(Kind::Delivery, tenant);
+        let start = match after {
+            Some(id) => [&Key::Delivery(tenant, id).bytes()[..], &[0]].concat(),
+            None => start,
+        };
+        let engine = self.engine();
+        let mut page = Deliveries::default();
+        for row in engine.state.range(&start, &end).take(PAGE_ROWS_MAX) {
+            let (key, value) = row?;
+            let (id, delivery) = (delivery_of(&key)?, codec::decode(&value)?);
+            if !filter(id, &delivery)? {
+                continue;
+            }
+            if page.deliveries.len() == limit {
+                page.next = page.deliveries.last().map(|(id, _)| *id);
+                break;
+            }
+            page.deliveries.push((id, delivery));
+        }
+        Ok(page)
+    }
+}
+
+/// Most entries that one page reads. A filter that passes few of them continues on the next page.
+const PAGE_READS_MAX: usize = 10_000;
+
+/// Which entries of a chain.
+#[derive(Debug, Clone, Default)]
+pub struct AuditRequest {
+    /// Whether the oldest come first.
+    pub is_ascending: bool,
+    /// The page begins after this number in that order.
+    pub after: Option<u64>,
+    /// Most entries.
+    pub limit: usize,
+    /// Only such acts.
+    pub action: Option<AuditAction>,
+    /// Only acts of this key.
+    pub key: Option<KeyId>,
+}
+
+/// A page of a chain.
+#[derive(Debug, Clone)]
+pub struct AuditPage {
+    /// The ends of the chain.
+    pub ends: AuditEnds,
+    /// The entries.
+    pub entries: Vec<AuditEntry>,
+    /// The next page is after this number; `None` on the last page.
+    pub next: Option<u64>,
+}
+
+impl AuditRequest {
+    fn includes(&self, entry: &AuditEntry) -> bool {
+        self.action.is_none_or(|action| entry.act.action == action)
+            && self.key.is_none_or(|key| entry.act.actor.key() == Some(key))
+    }
+}
+
+impl Reader {
+    /// A page of a chain. Entries of the ends may be added or removed meanwhile: those within the
+    /// returned ends are read.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn audit(
+        &self,
+        tenant: TenantId,
+        chain: AuditChain,
+        request: &AuditRequest,
+    ) -> Result<AuditPage> {
+        loop {
+            let ends = self.audit_ends(tenant, chain)?;
+            let page = self.audit_within(tenant, chain, request, &ends)?;
+            // A trim may have removed entries before they were read.
+            if self.audit_ends(tenant, chain)?.first == ends.first {
+                return Ok(AuditPage { ends, ..page });
+            }
+        }
+    }
+
+    fn audit_within(
+        &self,
+        tenant: TenantId,
+        chain: AuditChain,
+        request: &AuditRequest,
+        ends: &AuditEnds,
+    ) -> Result<AuditPage> {
+        let (first, last) = match (request.is_ascending, request.after) {
+            (true, after) => (after.map_or(ends.first, |after| after.saturating_add(1)), ends.last),
+            (false, after) => {
+                (ends.first, after.map_or(ends.last, |after| after.saturating_sub(1)))
+            }
+        };
+        let (first, end) = (first.max(ends.first), last.min(ends.last) + 1);
+        let [start, end] = [first, end.max(first)].map(|at| Key::Audit(tenant, chain, at).bytes());
+        let engine = self.engine();
+        match request.is_ascending {
+            true => audit_page(engine.state.range(&start, &end), request),
+            false => audit_page(engine.state.range_back(&start, &end), request),
+        }
+    }
+}
+
+fn audit_page(
+    rows: impl Iterator<Item = Result<Row>>,
+    request: &AuditRequest,
+) -> Result<AuditPage> {
+    let (ends, mut entries, mut last) = (AuditEnds::default(), Vec::new(), None);
+    for (count, row) in rows.enumerate() {
+        let entry: AuditEntry = codec::decode(&row?.1)?;
+        let is_included = request.includes(&entry);
+        if count == PAGE_READS_MAX || is_included && entries.len() == request.limit {
+            return Ok(AuditPage { ends, entries, next: last });
+        }
+        last = Some(entry.number);
+        entries.extend(Some(entry).filter(|_| is_included));
+    }
+    Ok(AuditPage { ends, entries, next: None })
 }

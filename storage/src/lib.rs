@@ -18,7 +18,6 @@
 //! machine, a `Reader` for all others, and the `Log`.
 
 mod apply;
-mod audit;
 pub mod backup;
 mod builder;
 mod change;
@@ -35,16 +34,13 @@ pub mod fuzz;
 mod journal;
 mod log;
 mod new_memory;
-mod outbox;
 mod parts;
 mod patch;
 mod reader;
 mod rebuild;
-mod received;
 mod records;
 mod registry;
 mod reply;
-mod row_faults;
 mod search;
 mod table;
 mod traces;
@@ -56,9 +52,9 @@ use std::path::Path;
 use index::saved::SavedGraphs;
 
 pub use apply::{ApplyOutcome, Entry, EntryBody, Flusher, Writer};
-pub use audit::{AuditPage, AuditRequest};
 pub use change::{Batch, Change};
 pub use command::Command;
+pub use journal::{AuditPage, AuditRequest};
 
 pub use decide::bulk::Outcomes;
 pub use decide::rule::{Class, ClusterRule, Priority, TenantRule};
@@ -69,23 +65,22 @@ pub use engine::Options;
 pub use error::{Error, Result};
 pub use export::Exported;
 
-pub use index::covered::GraphCounts;
+pub use checkpoint::{Received, Receiver};
+pub use index::coverage::GraphCounts;
 pub use index::data::Counts;
 pub use index::triggers::{CompiledTrigger, OwnerCounts};
+pub use journal::Deliveries;
 pub use journal::{EventPage, EventsAfter};
 pub use log::{Log, LogField, LogWrite};
 pub use new_memory::{CREATE_MAX, CREATE_TEXT_BYTES_MAX, IMPORT_MAX, ImportedMemory, NewMemory};
-pub use outbox::Deliveries;
 pub use parts::EqualParts;
 pub use patch::{MemoryPatch, OwnTenantPatch, TenantPatch, TriggerPatch};
 pub use reader::{AppliedCounters, Reader};
-pub use received::{Received, Receiver};
 pub use reply::{
     Accepted, BULK_MAX, EdgeReply, Expired, FeedbackReply, Imported, KeyReply, Progress, Rejection,
     ReplayedDeliveries, Reply, ReplyValue, SettingsReply, TenantDeleted, TenantReply, Touched,
     TouchedMemories, TouchedMemory, TriggerReply, VerifyMark,
 };
-pub use row_faults::{RowFault, RowFaults};
 pub use search::{
     ColdForecast, DefectCount, DueRequest, Filter, FoldCandidates, FoldGroup, Forecast, GraphView,
     HEAT_BANDS, Hit, HotRequest, Hygiene, ListRequest, Neighbour, Order, Overview, Page,
@@ -96,6 +91,7 @@ pub use table::key::Key;
 pub use table::view::View;
 pub use traces::{TraceScope, Traces};
 pub use unembedded::Unembedded;
+pub use verify::{RowFault, RowFaults};
 pub use verify::{Verifier, VerifyResult};
 
 pub use model::memory::Signal;

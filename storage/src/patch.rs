@@ -1,6 +1,6 @@
 //! Patches: the changes of some fields of a memory, a trigger or a tenant, as commands carry them.
 
-use model::details::DetailsPatch;
+use model::memory::DetailsPatch;
 use model::memory::{DecayClass, MemoryType};
 use model::tenant::{OwnLimits, TenantState};
 use model::trigger::TriggerAction;

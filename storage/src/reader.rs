@@ -4,23 +4,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use index::covered::GraphCounts;
+use index::coverage::GraphCounts;
 use index::data::Counts;
-use index::tenant::TenantIndex;
+use index::data::TenantIndex;
 use index::triggers::{CompiledTrigger, OwnerCounts, Triggers};
 use model::access::Caller;
 use model::api_key::ApiKey;
 use model::audit::AuditChain;
+use model::cluster::Models;
 use model::cluster::{Cluster, Position};
-use model::delivery::Outbox;
 use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use model::journal::EventName;
 use model::memory::{MemoryRecord, MemoryType};
-use model::models::Models;
 use model::receipt::{ReceiptKey, Retention};
 use model::tenant::{Limit, Tenancy};
 use model::thermo::Thermo;
 use model::trigger::Firings;
+use model::trigger::Outbox;
 use parking_lot::RwLock;
 
 use crate::change::{Change, all_of};

@@ -8,13 +8,13 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle, available_parallelism};
 
+use index::data::TenantIndex;
 use index::data::{IndexChange, Terms};
-use index::tenant::TenantIndex;
+use model::cluster::VectorPlace;
 use model::heat::Anchor;
 use model::id::{MemoryId, TenantId};
 use model::journal::{Event, JournalPart};
 use model::memory::Memory;
-use model::models::VectorPlace;
 use model::vector::Vector;
 
 use crate::change::all_of;

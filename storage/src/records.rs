@@ -25,15 +25,15 @@ records! {
     model::analytics::LastReports: 1, "last report";
     model::cluster::Cluster: 1, "cluster";
     model::cluster::Position: 1, "position";
-    model::delivery::Delivery: 1, "delivery";
-    model::delivery::Outbox: 1, "outbox";
+    model::trigger::Delivery: 1, "delivery";
+    model::trigger::Outbox: 1, "outbox";
     model::edge::Edge: 1, "edge";
     model::heat::Anchor: 1, "anchor";
     model::id::Timestamp: 1, "time";
     model::journal::Cursor: 1, "cursor";
     model::journal::Event: 1, "journal event";
     model::tenant::Tenancy: 1, "tenancy";
-    model::models::Models: 1, "models";
+    model::cluster::Models: 1, "models";
     model::memory::Memory: 1, "memory";
     model::memory::MemoryState: 1, "state of a memory";
     model::receipt::Receipt: 1, "receipt";

@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use index::data::IndexChange;
+use index::data::TenantIndex;
 use index::schedule::Schedule;
-use index::tenant::TenantIndex;
 use index::triggers::Triggers;
 use model::access::{Caller, Rules};
 use model::api_key::{ApiKey, KeyText};
 use model::audit::{AuditChain, AuditEnds};
 use model::cluster::Cluster;
-use model::delivery::Outbox;
+use model::cluster::{Models, VectorPlace};
 use model::id::{KeyId, TenantId, Timestamp, TriggerId};
-use model::models::{Models, VectorPlace};
 use model::tenant::{Limit, Tenancy, Tenant, TenantState};
 use model::trigger::Firings;
+use model::trigger::Outbox;
 use parking_lot::{Mutex, RwLock};
 
 use crate::codec::{self, Record};

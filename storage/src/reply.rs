@@ -4,13 +4,13 @@ use index::data::Counts;
 use model::access::Rule;
 use model::api_key::ApiKey;
 use model::bounded::bounded;
-use model::delivery::DeadLetterCursor;
 use model::edge::{EDGES_MAX, Edge};
 use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use model::memory::MemoryRecord;
 use model::receipt::RECEIPT_IDS_MAX;
 use model::tenant::{Limit, Tenant, Tier};
 use model::thermo::{SettingFault, Thermo};
+use model::trigger::DeadLetterCursor;
 use model::trigger::{Firings, Notification, Trigger};
 use serde::{Deserialize, Serialize};
 

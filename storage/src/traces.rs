@@ -3,10 +3,10 @@
 
 use std::collections::HashSet;
 
-use model::delivery::Delivery;
 use model::id::{KeyId, MemoryId, TenantId};
 use model::journal::{Event, EventKind, JournalPart};
 use model::receipt::{Receipt, WriteEffect};
+use model::trigger::Delivery;
 
 use crate::change::{all_of, memory_keys};
 use crate::codec;

@@ -13,10 +13,10 @@ use storage::model::audit::{
     AuditAct, AuditAction, AuditActor, AuditChain, AuditEnds, AuditEntry, KeyUse, KeyUses,
 };
 use storage::model::cluster::{BatchId, Cluster, GroupId, Member, Model, Position};
+use storage::model::cluster::{Models, NextModel, VectorPlace};
 use storage::model::edge::Edge;
 use storage::model::heat::Anchor;
 use storage::model::id::{KeyId, TenantId};
-use storage::model::models::{Models, NextModel, VectorPlace};
 use storage::model::receipt::{Receipt, Retention, TouchedId, WriteEffect};
 use storage::model::release::Release;
 use storage::model::retention::{RetentionAction, RetentionRule};

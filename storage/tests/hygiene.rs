@@ -1,7 +1,7 @@
 //! Memories that no search needs are found by their age, over several requests.
 
 use storage::model::analytics::Usage;
-use storage::model::quality::Defect;
+use storage::model::memory::Defect;
 
 use crate::common::*;
 

@@ -3,8 +3,8 @@
 
 use storage::ImportedMemory;
 use storage::backup::examine;
+use storage::model::cluster::EmbeddedMemory;
 use storage::model::cluster::Model;
-use storage::model::models::EmbeddedMemory;
 
 use crate::common::*;
 

@@ -11,8 +11,7 @@ use ipnet::IpNet;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::admission::budget::NetworkBudget;
-use crate::admission::budget::{LEVELS, networks};
+use crate::admission::budget::{LEVELS, NetworkBudget, networks};
 use crate::error::{ApiError, ApiResult, ErrorKind};
 
 /// Failures of a network without a delay: of a host, and of its larger networks.

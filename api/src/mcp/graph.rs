@@ -5,13 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use storage::command::BulkFilter;
-use storage::model::details::{Details, MetadataEntry};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::id::MemoryId;
 use storage::model::knowledge_graph::{
     ENTITY, GraphMemory, OBSERVATION, RELATION, TAG, id_of, tag_of,
 };
 use storage::model::memory::MemoryRecord;
+use storage::model::memory::{Details, MetadataEntry};
 use storage::{TEXT_BYTES_MAX, TierFilter};
 
 use crate::error::ErrorKind;

@@ -4,18 +4,18 @@
 use storage::model::access::AGENT_BYTES_MAX;
 use storage::model::api_key::{KEY_LIFETIME_SECONDS, KEY_NAME_BYTES_MAX, OVERLAP_SECONDS_MAX};
 use storage::model::audit::{AuditAction, AuditChain};
-use storage::model::delivery::DeliveryId;
 use storage::model::duplicate::OnDuplicate;
 use storage::model::edge::RELATION_BYTES_MAX;
 use storage::model::id::{KeyId, MemoryId, TriggerId};
+use storage::model::memory::ORIGIN_BYTES_MAX;
 use storage::model::memory::{
     DecayClass, KEY_POINT_BYTES_MAX, KEY_POINTS_MAX, LABEL_BYTES_MAX, MemoryType,
     NAMESPACE_BYTES_MAX, Signal, Tier,
 };
-use storage::model::origin::ORIGIN_BYTES_MAX;
-use storage::model::quality::{Defect, FoldReason};
+use storage::model::memory::{Defect, FoldReason};
 use storage::model::retention::{RETENTION_DAYS_MAX, RetentionAction};
 use storage::model::tenant::{HOST_BYTES_MAX, Role};
+use storage::model::trigger::DeliveryId;
 use storage::model::trigger::{
     DESCRIPTION_BYTES_MAX, PATTERN_BYTES_MAX, TAG_BYTES_MAX, TEMPLATE_BYTES_MAX,
     TRIGGER_NAME_BYTES_MAX, TriggerActionKind, TriggerEvent, URL_BYTES_MAX,
@@ -32,12 +32,12 @@ use crate::limits::{
 };
 use crate::requests::numbers::{Clamped, Count, Whole};
 use crate::requests::times::{TimeSpan, Zone};
-use crate::requests::values::{EventId, PageCursor};
+use crate::requests::values::{
+    EventId, Id, MemoryIds, NonBlank, OneOf, OneOfOrEmpty, PageCursor, SecretText, Text,
+    TextOrEmpty, Texts,
+};
 
 pub(crate) use crate::requests::values::AnyWord;
-use crate::requests::values::{
-    Id, MemoryIds, NonBlank, OneOf, OneOfOrEmpty, SecretText, Text, TextOrEmpty, Texts,
-};
 use crate::words::{Consistency, DeliveryStatus, HistoryKind, RulePolicy};
 
 // Of memories.

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use storage::model::access::Caller;
 use storage::model::id::{KeyId, MemoryId, TenantId, TriggerId};
-use storage::model::origin::{ORIGIN_BYTES_MAX, Origin};
+use storage::model::memory::{ORIGIN_BYTES_MAX, Origin};
 use storage::{Filter, Rejection};
 use utoipa::IntoParams;
 

@@ -10,9 +10,9 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use storage::model::cluster::{GROUP, GroupId};
-use storage::model::delivery::DeliveryId;
 use storage::model::id::{KeyId, MemoryId, TriggerId};
 use storage::model::journal::Cursor;
+use storage::model::trigger::DeliveryId;
 use utoipa::openapi::schema::{
     ArrayBuilder, KnownFormat, Object, ObjectBuilder, SchemaFormat, SchemaType, Type,
 };

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use storage::model::details::Details;
+use storage::model::memory::Details;
+use storage::model::memory::Origin;
 use storage::model::memory::{Editor, MemoryRecord};
-use storage::model::origin::Origin;
 use storage::model::score::rounded;
 use storage::{Hit, SearchResults, Touched, TouchedMemory};
 use utoipa::ToSchema;

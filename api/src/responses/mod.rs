@@ -21,10 +21,8 @@ use utoipa::openapi::schema::{KnownFormat, SchemaFormat, Type};
 
 use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::SMALL_RESPONSE_BYTES_MAX;
-use crate::requests::fields::MemoryIdText;
-use crate::requests::fields::MemoryTypeWord;
-use crate::requests::values::Id;
-use crate::requests::values::{OneOf, object, schema};
+use crate::requests::fields::{MemoryIdText, MemoryTypeWord};
+use crate::requests::values::{Id, OneOf, object, schema};
 use crate::service::freshness::Freshness;
 use crate::words::Word;
 

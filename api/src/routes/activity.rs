@@ -4,12 +4,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use storage::command::RecordActivity;
-use storage::model::delivery::DeliveryId;
 use storage::model::id::Timestamp;
 use storage::model::journal::{
     AgentActivity, DeliveryNext, EventKind, EventName, FiringResult, MemoryField,
 };
 use storage::model::score::rounded;
+use storage::model::trigger::DeliveryId;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::error::{ApiError, ApiResult};

@@ -6,9 +6,9 @@ use raft::{ClusterStatus, MemberRole, MemberStatus, Operation, OperationResult};
 use serde::Deserialize;
 use storage::command::{CancelModelChange, ForceModelSwitch};
 use storage::model::audit::AuditAction;
+use storage::model::cluster::FOLDER_BYTES_MAX;
 use storage::model::cluster::Model;
 use storage::model::id::Timestamp;
-use storage::model::models::FOLDER_BYTES_MAX;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

@@ -1,7 +1,7 @@
 //! What spoils the memories of a tenant, and the remedy.
 
 use storage::DefectCount;
-use storage::model::quality::Defect;
+use storage::model::memory::Defect;
 
 use crate::prelude::*;
 use crate::routes::consolidation::HygieneQuery;

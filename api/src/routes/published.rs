@@ -10,8 +10,7 @@ use crate::prelude::*;
 use crate::requests::numbers::{Heat, Strength};
 use crate::requests::values::Items;
 use crate::responses::memory::MemoryOrDeleted;
-use crate::routes::memories::Updated;
-use crate::routes::memories::respond_one;
+use crate::routes::memories::{Updated, respond_one};
 use crate::service::bulk::{BulkResult, BulkTargets};
 
 /// What a `boost` adds to the heat without a strength.

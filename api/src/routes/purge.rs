@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use storage::Traces;
-use storage::model::origin::Origin;
+use storage::model::memory::Origin;
 use utoipa::ToSchema;
 
 use crate::error::{ApiError, ApiResult};

@@ -3,7 +3,7 @@
 
 use axum::http::HeaderValue;
 use serde::Deserialize;
-use storage::model::details::Details;
+use storage::model::memory::Details;
 use storage::{HotRequest, SearchRequest};
 use utoipa::{IntoParams, ToSchema};
 

@@ -4,14 +4,14 @@
 use axum::http::HeaderMap;
 use storage::TriggerReply;
 use storage::command::DeleteTrigger;
-use storage::model::delivery::{Delivery, DeliveryId, DeliveryStage};
 use storage::model::journal::{Cursor, Event, EventKind, FiringResult};
 use storage::model::trigger::TriggerActionKind;
+use storage::model::trigger::{Delivery, DeliveryId, DeliveryStage};
 
 use crate::prelude::*;
-use crate::requests::triggers::TriggerView;
 use crate::requests::triggers::{
     DeliveryQuery, Evaluate, HistoryQuery, NewTrigger, Replay, TriggerChanges, TriggerQuery,
+    TriggerView,
 };
 use crate::requests::values::PageCursor;
 use crate::responses::freshness_headers;

@@ -12,9 +12,9 @@ use storage::command::{
     RestoreMemories, TRACES_MAX, TenantAction, TraceRows, UpdateMemories,
 };
 use storage::model::api_key::ApiKey;
-use storage::model::delivery::DeliveryId;
 use storage::model::id::{KeyId, MemoryId};
-use storage::model::origin::Origin;
+use storage::model::memory::Origin;
+use storage::model::trigger::DeliveryId;
 use storage::model::trigger::Notification;
 use storage::{
     BULK_MAX, CREATE_MAX, CREATE_TEXT_BYTES_MAX, Filter, MemoryPatch, Outcomes, Reader, Rejection,

@@ -10,8 +10,8 @@ use storage::command::{
 use storage::model::api_key::{KeyText, NewApiKey};
 use storage::model::audit::{AuditAction, AuditChain};
 use storage::model::cluster::Cluster;
+use storage::model::cluster::Models;
 use storage::model::id::{KeyId, TenantId};
-use storage::model::models::Models;
 use storage::model::tenant::{Limit, Limits, Role, Tenancy, Tenant, Tier};
 use storage::{
     AuditPage, AuditRequest, ClusterRule, Command, Counts, Reply, ReplyValue, TenantDeleted,

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use storage::command::{CreateTrigger, UpdateTrigger};
-use storage::model::delivery::{Delivery, DeliveryId};
 use storage::model::id::{MemoryId, TriggerId};
+use storage::model::trigger::{Delivery, DeliveryId};
 use storage::model::trigger::{
     Firings, STRENGTH_DEFAULT, Trigger, TriggerAction, TriggerActionKind, TriggerEvent,
 };

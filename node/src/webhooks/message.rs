@@ -11,9 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 use serde_json::json;
-use storage::model::delivery::{Delivery, DeliveryId};
 use storage::model::id::Timestamp;
 use storage::model::score::rounded;
+use storage::model::trigger::{Delivery, DeliveryId};
 
 /// Prefix of a secret of Standard Webhooks. The key follows in base64.
 const STANDARD_PREFIX: &str = "whsec_";
@@ -108,9 +108,9 @@ fn timestamp(at: Timestamp) -> String {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use storage::model::delivery::DeliveryStage;
     use storage::model::id::{MemoryId, TriggerId};
     use storage::model::memory::MemoryType;
+    use storage::model::trigger::DeliveryStage;
     use storage::model::trigger::TriggerEvent;
 
     fn message(secrets: &[&str]) -> Message {

@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use storage::model::delivery::DeliveryId;
 use storage::model::id::{KeyId, TenantId};
+use storage::model::trigger::DeliveryId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

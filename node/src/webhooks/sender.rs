@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use raft::Handle;
 use storage::command::RecordAttempts;
-use storage::model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryStage};
 use storage::model::id::{TenantId, Timestamp};
+use storage::model::trigger::{Attempt, AttemptOutcome, Delivery, DeliveryStage};
 use storage::{Command, Reader, View};
 use tokio::time::Instant;
 

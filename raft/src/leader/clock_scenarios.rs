@@ -8,8 +8,7 @@ use storage::model::id::Timestamp;
 
 use crate::contact::{Condition, Contact};
 use crate::leader::clock::{ClockTarget, ClusterClock};
-use crate::system_clock::AppliedStamp;
-use crate::system_clock::ClockReading;
+use crate::system_clock::{AppliedStamp, ClockReading};
 use crate::types::NodeId;
 
 const HEARTBEAT: Duration = Duration::from_millis(100);

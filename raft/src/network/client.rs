@@ -20,9 +20,8 @@ use crate::error::Claim;
 use crate::network::connection::{Connection, PROTOCOL, REASON_CHARS_MAX};
 use crate::network::identity::LocalNode;
 use crate::network::log_throttle::LogThrottle;
-use crate::network::message::MESSAGE_BYTES_MAX;
 use crate::network::message::{
-    PeerIdentity, PeerRejection, Request, Response, Rpc, RpcError, RpcResponse,
+    MESSAGE_BYTES_MAX, PeerIdentity, PeerRejection, Request, Response, Rpc, RpcError, RpcResponse,
 };
 use crate::timings::Timings;
 use crate::types::NodeId;

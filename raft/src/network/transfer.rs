@@ -18,8 +18,9 @@ use tokio_util::io::{ReaderStream, SyncIoBridge};
 
 use crate::log::record::{LogIdRecord, VoteRecord};
 use crate::network::client::{Channel, Peers};
-use crate::network::message::MESSAGE_BYTES_MAX;
-use crate::network::message::{Request, Rpc, RpcError, RpcResponse, SnapshotRpc};
+use crate::network::message::{
+    MESSAGE_BYTES_MAX, Request, Rpc, RpcError, RpcResponse, SnapshotRpc,
+};
 use crate::state_machine::Snapshot;
 use crate::types::NodeId;
 

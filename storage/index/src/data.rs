@@ -1,8 +1,10 @@
-//! The index data of one tenant, guarded by the lock of [`crate::tenant`]: slots,
-//! chunks, inverted indexes, graph coverage, namespaces and counts.
+//! The index of one tenant: slots, chunks, inverted indexes, graph coverage, namespaces and counts, behind one
+//! lock. Only `apply` and the graph builder change it. Readers take the lock for one chunk at a time, so
+//! writers wait briefly.
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
+use std::sync::Arc;
 
 use half::f16;
 use model::heat::Anchor;
@@ -14,19 +16,19 @@ use model::score::ScoreContext;
 use model::sq8::Code;
 use model::tenant::Tenant;
 use model::vector::{HalfVector, Vector, VectorFault};
+use parking_lot::{RwLock, RwLockReadGuard};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use text::term::TermHash;
 use text::tokenizer::document_words;
 
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, Namespaces};
 use crate::chunk::Chunk;
-use crate::counts::JournalCounts;
-use crate::counts::ReceiptCounts;
-use crate::coverage::GraphCoverage;
+use crate::counts::{JournalCounts, ReceiptCounts};
+use crate::coverage::{GraphCoverage, Restored};
 use crate::graph::GraphTask;
+use crate::hnsw::Graph;
 use crate::inverted_index::InvertedIndex;
-use crate::namespaces::Namespaces;
 use crate::points::Query;
 use crate::slots::Slots;
 use crate::{CHUNK_ROWS, Slot, chunk_of, less, row_of};
@@ -49,7 +51,7 @@ pub struct Counts {
 }
 
 /// Everything that the index stores for one tenant. Readers share it; only
-/// [`crate::tenant`] changes it.
+/// [`crate::data`] changes it.
 #[derive(Default)]
 pub struct IndexData {
     pub tenant: Tenant,
@@ -386,4 +388,67 @@ fn used(count: usize, free: &[Slot]) -> RoaringBitmap {
         used.remove(*slot);
     }
     used
+}
+
+pub struct TenantIndex {
+    data: RwLock<IndexData>,
+}
+
+impl TenantIndex {
+    pub fn new(tenant: Tenant, dimension: usize) -> Self {
+        Self { data: RwLock::new(IndexData::new(tenant, dimension)) }
+    }
+
+    /// Applies all of `changes` under one lock, so readers see all of them or none.
+    pub fn apply<'a>(&self, changes: impl IntoIterator<Item = IndexChange<'a>>) {
+        let mut data = self.data.write();
+        data.set_changed();
+        for change in changes {
+            data.apply(change);
+        }
+    }
+
+    /// Gives the data another version: ticks that were left out count on what is not in it, too.
+    pub fn mark_changed(&self) {
+        self.data.write().set_changed();
+    }
+
+    /// Locks the data for reading. Hold the guard briefly: writers wait for it.
+    pub fn read(&self) -> RwLockReadGuard<'_, IndexData> {
+        self.data.read()
+    }
+
+    /// The next piece of work on the graph. A tenant has a graph if it has more than
+    /// `exact_max` memories.
+    pub fn next_task(&self, exact_max: usize) -> Option<GraphTask> {
+        self.data.write().next_graph_task(exact_max)
+    }
+
+    /// As [`GraphCoverage::begin_restore`].
+    pub fn begin_restore(&self, exact_max: usize) -> bool {
+        self.data.write().begin_restore(exact_max)
+    }
+
+    /// As [`GraphCoverage::restore`].
+    pub fn restore_graph(&self, restored: Option<Restored>) {
+        self.data.write().coverage.restore(restored);
+    }
+
+    /// As [`GraphCoverage::finish`].
+    pub fn finish_task(&self, task: &GraphTask, unreachable: RoaringBitmap) -> Option<Arc<Graph>> {
+        self.data.write().coverage.finish(task, unreachable)
+    }
+
+    /// Calls `visit` with every chunk, newest first, until it returns false. Locks per chunk.
+    pub fn visit_chunks(&self, mut visit: impl FnMut(&IndexData, usize, &Chunk) -> bool) {
+        let count = self.data.read().chunks.len();
+        for number in (0..count).rev() {
+            let data = self.data.read();
+            // Chunks are never removed.
+            let Some(chunk) = data.chunks.get(number) else { return };
+            if !visit(&data, number, chunk) {
+                return;
+            }
+        }
+    }
 }

@@ -10,19 +10,16 @@ pub mod attributes;
 pub mod chunk;
 pub mod counts;
 pub mod coverage;
-pub mod covered;
 pub mod data;
 pub mod graph;
 pub mod heats;
 pub mod hnsw;
 pub mod inverted_index;
-pub mod namespaces;
 pub mod points;
 pub mod postings;
 pub mod saved;
 pub mod schedule;
 pub mod slots;
-pub mod tenant;
 pub mod triggers;
 
 /// Rows per chunk. Readers hold the lock of a tenant for one chunk at a time.

@@ -18,10 +18,10 @@ use model::sq8::Code;
 use roaring::RoaringBitmap;
 
 use crate::Slot;
-use crate::covered::Restored;
+use crate::coverage::Restored;
+use crate::data::TenantIndex;
 use crate::hnsw::Graph;
 use crate::points::{NONE, Point, Points, store, upper_layers};
-use crate::tenant::TenantIndex;
 
 const FORMAT: &[u8; 8] = b"hearthG1";
 /// Points that are read or written under one lock of the tenant.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
 use model::audit::AuditChain;
-use model::delivery::Outbox;
 use model::id::{TenantId, Timestamp};
+use model::trigger::Outbox;
 
 #[derive(Default)]
 pub struct Schedule {

@@ -6,10 +6,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::GroupId;
-use crate::delivery::DeliveryId;
 use crate::id::{KeyId, MemoryId, Timestamp, TriggerId};
 use crate::memory::Signal;
-use crate::trigger::{TriggerActionKind, TriggerEvent};
+use crate::trigger::{DeliveryId, TriggerActionKind, TriggerEvent};
 
 /// Days that events are kept.
 pub const JOURNAL_DAYS: i64 = 30;

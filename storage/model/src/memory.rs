@@ -1,14 +1,16 @@
 //! A memory: content, type, namespace and flags. Heat and vector are in rows of their own, so a
 //! change of heat never rewrites the text. What changes without the text goes to a row of its own
 //! too, once it changes.
+//!
+//! Beside the content: tags and metadata of any form, by which filters find memories; the origin, which is
+//! stamped from the request that created the memory, never from its text; and words of what can be improved.
 
 use serde::{Deserialize, Serialize};
 use text::term::TermHash;
 
-use crate::details::Details;
+use crate::bounded::bounded;
 use crate::heat::Anchor;
 use crate::id::{KeyId, MemoryId, Timestamp};
-use crate::origin::Origin;
 
 /// Longest label in bytes. The embedding model reads 256 tokens, the word index the first
 /// [`MEMORY_WORDS_MAX`](text::tokenizer::MEMORY_WORDS_MAX) distinct words.
@@ -259,4 +261,207 @@ pub struct MemoryRecord {
     pub anchor: Anchor,
     /// Heat at that instant, 0 to 1.
     pub heat: f64,
+}
+
+named_enum! {
+    /// Why memories can be folded.
+    pub enum FoldReason {
+        /// They say the same.
+        Duplicates = "duplicates",
+        /// They are cold, and similar or share a key point.
+        Cold = "cold",
+    }
+}
+
+named_enum! {
+    /// What can be wrong with a memory.
+    pub enum Defect {
+        /// Its text is that of an older one of the namespace.
+        ExactDuplicate = "exact_duplicates",
+        /// Its text is near to that of an older one of the namespace.
+        NearDuplicate = "near_duplicates",
+        /// It repeats what a search had returned.
+        Echo = "echoes",
+        /// Feedback said that it is wrong.
+        Contradicted = "contradicted",
+        /// It is older than 30 days, and was never recalled.
+        NeverRecalled = "never_recalled",
+        /// It is older than 30 days, was not recalled for as long, and has no edge.
+        Orphan = "orphans",
+    }
+}
+
+/// Most bytes of the name of a client and of a tool.
+pub const ORIGIN_BYTES_MAX: usize = 64;
+
+/// Where a memory comes from, or parts of it that a filter requires.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The key of the request.
+    pub key: Option<KeyId>,
+    /// The name that this key had: the agent.
+    pub agent: Option<String>,
+    /// The program that sent the request, as its `User-Agent` begins: a name, and maybe `/version`.
+    pub client: Option<String>,
+    /// The tool by which the agent stored it, as the request says.
+    pub tool: Option<String>,
+}
+
+impl Origin {
+    /// Whether all parts of `required` are those of this origin. A client is also named without its
+    /// version.
+    pub fn has(&self, required: &Self) -> bool {
+        let terms = self.terms();
+        required.named().iter().all(|term| terms.contains(term))
+    }
+
+    /// Its parts as terms of an index.
+    pub fn terms(&self) -> Vec<String> {
+        let mut terms = self.named();
+        if let Some((name, _)) = self.client.as_deref().and_then(|client| client.split_once('/')) {
+            terms.push(term("client", name));
+        }
+        terms
+    }
+
+    /// Hashes of [`terms`](Self::terms).
+    pub fn hashes(&self) -> Vec<TermHash> {
+        self.terms().iter().map(|term| TermHash::of(term)).collect()
+    }
+
+    /// One term for each part.
+    pub fn named(&self) -> Vec<String> {
+        let key = self.key.map(|key| key.to_string());
+        let parts = [
+            ("key", key.as_ref()),
+            ("agent", self.agent.as_ref()),
+            ("client", self.client.as_ref()),
+            ("tool", self.tool.as_ref()),
+        ];
+        parts.into_iter().filter_map(|(part, value)| Some(term(part, value?))).collect()
+    }
+}
+
+fn term(part: &str, value: &str) -> String {
+    format!("{part}={value}")
+}
+
+/// Most tags of a memory.
+pub const TAGS_MAX: usize = 32;
+/// Longest tag in bytes.
+pub const MEMORY_TAG_BYTES_MAX: usize = 64;
+/// Most entries of the metadata of a memory.
+pub const METADATA_ENTRIES_MAX: usize = 64;
+/// Most bytes of the metadata of a memory, as JSON.
+pub const METADATA_BYTES_MAX: usize = 16 << 10;
+/// Most bytes of tags and metadata together.
+pub const DETAILS_BYTES_MAX: usize = TAGS_MAX * MEMORY_TAG_BYTES_MAX + METADATA_BYTES_MAX;
+/// Most bytes of a name and its value by which filters find a memory. Lists and objects are not
+/// found either.
+pub const METADATA_TERM_BYTES_MAX: usize = 256;
+
+/// A name, and its value as JSON without white space. Names are unique.
+pub type MetadataEntry = (String, String);
+
+/// Tags and metadata, of a memory or required by a filter.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Details {
+    /// Distinct tags, in the order of the caller.
+    #[serde(deserialize_with = "bounded::<TAGS_MAX, _, _>")]
+    pub tags: Vec<String>,
+    /// Entries of an object, in the order of their names.
+    #[serde(deserialize_with = "bounded::<METADATA_ENTRIES_MAX, _, _>")]
+    pub metadata: Vec<MetadataEntry>,
+}
+
+impl Details {
+    /// These details; `None` if there are none.
+    pub fn some(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
+
+    /// Bytes of all texts.
+    pub fn size_bytes(&self) -> usize {
+        let metadata = self.metadata.iter().map(|(name, value)| name.len() + value.len());
+        self.tags.iter().map(String::len).sum::<usize>() + metadata.sum::<usize>()
+    }
+
+    /// Whether all parts of `required` are parts of these.
+    pub fn have(&self, required: &Self) -> bool {
+        required.tags.iter().all(|tag| self.tags.contains(tag))
+            && required.metadata.iter().all(|entry| self.metadata.contains(entry))
+    }
+
+    /// One term of the facet index for each part by which filters find it.
+    pub fn terms(&self) -> Vec<String> {
+        let tags = self.tags.iter().map(|tag| format!("tag={tag}"));
+        let metadata = self.metadata.iter().filter(|entry| is_found(entry));
+        let metadata = metadata.map(|(name, value)| format!("metadata={name}={value}"));
+        tags.chain(metadata).collect()
+    }
+
+    /// Hashes of [`terms`](Self::terms).
+    pub fn hashes(&self) -> Vec<TermHash> {
+        self.terms().iter().map(|term| TermHash::of(term)).collect()
+    }
+}
+
+/// Whether filters find a memory by this entry.
+pub fn is_found((name, value): &MetadataEntry) -> bool {
+    !value.starts_with(['[', '{']) && name.len() + value.len() <= METADATA_TERM_BYTES_MAX
+}
+
+/// Changes of tags and metadata; `None` leaves them as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DetailsPatch {
+    /// All tags from now on.
+    pub tags: Option<Vec<String>>,
+    /// All metadata from now on.
+    pub metadata: Option<Vec<MetadataEntry>>,
+}
+
+impl DetailsPatch {
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The details after the change.
+    pub fn applied_to(&self, details: Option<&Details>) -> Option<Box<Details>> {
+        let before = details.cloned().unwrap_or_default();
+        let tags = self.tags.clone().unwrap_or(before.tags);
+        let metadata = self.metadata.clone().unwrap_or(before.metadata);
+        Details { tags, metadata }.some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_is_named_with_and_without_version() {
+        let client = |client: &str| Origin { client: Some(client.into()), ..Origin::default() };
+        let origin = Origin { agent: Some("helper".into()), ..client("notes/1.2") };
+        for required in [client("notes/1.2"), client("notes"), Origin::default(), origin.clone()] {
+            assert!(origin.has(&required), "{required:?}");
+        }
+        let other = Origin { agent: Some("notes".into()), ..Origin::default() };
+        for required in [client("notes/1"), client("1.2"), client("helper"), other] {
+            assert!(!origin.has(&required), "{required:?}");
+        }
+    }
+
+    #[test]
+    fn patches_replace_what_they_name() {
+        let tags = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
+        let entry = ("source".to_owned(), "\"wiki\"".to_owned());
+        let details = Details { tags: tags(&["a"]), metadata: vec![entry.clone()] };
+        let patch = DetailsPatch { tags: Some(tags(&["b", "c"])), metadata: None };
+        let patched = patch.applied_to(Some(&details)).unwrap();
+        assert_eq!(*patched, Details { tags: tags(&["b", "c"]), metadata: vec![entry] });
+        let empty = DetailsPatch { tags: Some(Vec::new()), metadata: Some(Vec::new()) };
+        assert_eq!(empty.applied_to(Some(&details)), None);
+        assert_eq!(DetailsPatch::default().applied_to(Some(&details)).as_deref(), Some(&details));
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::cluster::Cluster;
-use model::models::Models;
+use model::cluster::Models;
 
 use crate::decide::draft::Draft;
 use crate::error::Result;

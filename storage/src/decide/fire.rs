@@ -8,8 +8,8 @@ use model::access::Access;
 use model::id::{KeyId, MemoryId, TenantId, TriggerId};
 use model::journal::{EventKind, FiredTrigger, FiringResult, MemoryField};
 use model::memory::{DecayClass, LABEL_BYTES_MAX, Memory, MemoryRecord};
-use model::template::TemplateContext;
 use model::tenant::Limit;
+use model::trigger::TemplateContext;
 use model::trigger::{Notification, TAG_BYTES_MAX, Trigger, TriggerAction, TriggerEvent};
 use model::trigger_match::{HeatTransition, SkipReason, Subject};
 

@@ -20,7 +20,7 @@ use crate::decide::trigger;
 use crate::error::Result;
 use crate::new_memory::{CREATE_MAX, CREATE_TEXT_BYTES_MAX};
 use crate::reply::{EdgeReply, Rejection, Reply, Touched, TouchedMemories, TouchedMemory};
-use crate::search::text::TextRoom;
+use crate::search::filter::TextRoom;
 use crate::table::key::Key;
 use crate::table::view::View;
 

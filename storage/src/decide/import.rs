@@ -20,8 +20,7 @@ use crate::decide::edge::EdgeRef;
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::{edge, models, trigger};
 use crate::error::Result;
-use crate::new_memory::CREATE_MAX;
-use crate::new_memory::{IMPORT_MAX, ImportedMemory};
+use crate::new_memory::{CREATE_MAX, IMPORT_MAX, ImportedMemory};
 use crate::reply::{Imported, Rejection};
 use crate::table::view::View;
 

@@ -4,10 +4,10 @@
 use model::audit::{AuditAction, short};
 use model::bounded::bounded;
 use model::cluster::{Cluster, Model};
-use model::id::{MemoryId, TenantId};
-use model::models::{
+use model::cluster::{
     EMBEDDED_MAX, EmbeddedMemory, FOLDER_BYTES_MAX, Models, NextModel, VectorPlace,
 };
+use model::id::{MemoryId, TenantId};
 use model::vector::Vector;
 use serde::{Deserialize, Serialize};
 

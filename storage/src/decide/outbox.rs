@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 use index::triggers::CompiledTrigger;
 use model::bounded::bounded;
-use model::delivery::{
-    Attempt, AttemptOutcome, DEAD_LETTERS_MAX, DELIVERED_LABEL_BYTES_MAX, DeadLetterCursor,
-    Delivery, DeliveryId, DeliveryStage, Outbox, PENDING_MAX, REASON_BYTES_MAX,
-};
 use model::id::{Timestamp, TriggerId};
 use model::journal::{DeliveryNext, EventKind, FiringResult};
 use model::memory::MemoryRecord;
+use model::trigger::{
+    Attempt, AttemptOutcome, DEAD_LETTERS_MAX, DELIVERED_LABEL_BYTES_MAX, DeadLetterCursor,
+    Delivery, DeliveryId, DeliveryStage, Outbox, PENDING_MAX, REASON_BYTES_MAX,
+};
 use model::trigger::{Firings, Trigger, TriggerEvent};
 use serde::{Deserialize, Serialize};
 

@@ -2,10 +2,10 @@
 
 use model::audit::{AuditAction, Fields};
 use model::bounded::bounded;
-use model::delivery::DeliveryId;
 use model::id::{KeyId, MemoryId};
 use model::journal::{Cursor, Event, JournalPart};
 use model::receipt::{Receipt, ReceiptKey, WriteEffect};
+use model::trigger::DeliveryId;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;

@@ -43,7 +43,7 @@ use model::id::MemoryId;
 use model::score::{Factors, ScoreContext};
 use roaring::RoaringBitmap;
 
-use crate::search::plan::SearchPlan;
+use crate::search::query::SearchPlan;
 use crate::search::scan::matches_exceed;
 use crate::search::scoring::Scoring;
 use crate::search::top_k::{TopK, by_score, f64_from_ordered};

@@ -6,15 +6,14 @@ use std::collections::{BTreeSet, VecDeque};
 
 use model::edge::{Edge, SHARES_KEY_POINT, SIMILAR_TO, SUPERSEDED_MAX};
 use model::id::{MemoryId, TenantId, Timestamp};
+use model::memory::FoldReason;
 use model::memory::MemoryRecord;
-use model::quality::FoldReason;
 use model::thermo::Thermo;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::reader::Reader;
-use crate::search::filter::Filter;
-use crate::search::text::TextRoom;
+use crate::search::filter::{Filter, TextRoom};
 use crate::table::key::{Key, Kind, prefix, prefix_end};
 use crate::table::view::View;
 

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use index::tenant::TenantIndex;
+use index::data::TenantIndex;
 use model::edge::SUPERSEDES;
 use model::id::{MemoryId, TenantId, Timestamp};
 use model::memory::Memory;
@@ -14,11 +14,11 @@ use model::thermo::Thermo;
 use crate::error::Result;
 use crate::reader::Reader;
 use crate::search::best::Found;
-use crate::search::filter::{Filter, TierFilter};
-use crate::search::plan::SearchPlan;
-use crate::search::query::{COLD_MATCHES_MAX, Hit, SearchRequest, SearchResults, Traversal};
+use crate::search::filter::{Filter, TextRoom, TierFilter};
+use crate::search::query::{
+    COLD_MATCHES_MAX, Hit, SearchPlan, SearchRequest, SearchResults, Traversal,
+};
 use crate::search::scan::matches_exceed;
-use crate::search::text::TextRoom;
 use crate::table::view::View;
 
 /// Results whose edges are followed, best first.

@@ -2,6 +2,9 @@
 //!
 //! A filter compiles to parts that a scan tests cheaply: a mask over packed attributes, a set of
 //! slots from the inverted index, a list of denied namespaces, and a span of time.
+//!
+//! The bound of the text in one result. JSON may take twelve times as many bytes: it contains the
+//! label twice, and a control character takes six bytes.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,10 +13,11 @@ use index::attributes::AttributeMask;
 use index::data::IndexData;
 use index::inverted_index::{InvertedIndex, QUERY_WORDS_MAX};
 use model::access::Access;
-use model::details::Details;
+use model::edge::SUPERSEDED_MAX;
 use model::id::Timestamp;
-use model::memory::{Memory, MemoryType};
-use model::origin::Origin;
+use model::memory::Origin;
+use model::memory::{DETAILS_BYTES_MAX, Details};
+use model::memory::{KEY_POINT_BYTES_MAX, KEY_POINTS_MAX, LABEL_BYTES_MAX, Memory, MemoryType};
 use roaring::RoaringBitmap;
 use text::term::TermHash;
 use text::tokenizer::document_words;
@@ -121,5 +125,33 @@ impl Filter {
         let denied_namespaces = data.namespaces.denied(&self.access);
         let created = self.created.clone();
         Some(CompiledFilter { mask, slots, denied_namespaces, created })
+    }
+}
+
+/// Most bytes of labels, key points, tags and metadata in a result. It ends before the memory that exceeds them.
+/// Pages of a list are exempt: clients take a short page for the last one.
+pub const TEXT_BYTES_MAX: usize = 4 << 20;
+
+const _: () = assert!(
+    SUPERSEDED_MAX * (LABEL_BYTES_MAX + KEY_POINTS_MAX * KEY_POINT_BYTES_MAX + DETAILS_BYTES_MAX)
+        <= TEXT_BYTES_MAX,
+    "the first memory always fits, and so does the first group that can be folded"
+);
+
+/// Text that a result may still take, in bytes.
+pub(crate) struct TextRoom(pub(crate) usize);
+
+impl TextRoom {
+    /// Takes the texts of a memory. Returns whether they fit.
+    pub(crate) fn take(&mut self, memory: &Memory) -> bool {
+        let rest = self.0.checked_sub(memory.stored_bytes() as usize);
+        self.0 = rest.unwrap_or(0);
+        rest.is_some()
+    }
+}
+
+impl Default for TextRoom {
+    fn default() -> Self {
+        Self(TEXT_BYTES_MAX)
     }
 }

@@ -4,8 +4,8 @@
 
 use model::duplicate::{is_near_text, is_same_text};
 use model::id::{MemoryId, TenantId, Timestamp};
+use model::memory::Defect;
 use model::memory::MemoryRecord;
-use model::quality::Defect;
 use model::thermo::Thermo;
 
 use crate::error::{Error, Result};

@@ -9,16 +9,15 @@ use std::ops::Range;
 
 use index::CHUNK_ROWS;
 use index::chunk::{Chunk, ChunkMax, RowRef};
-use index::tenant::TenantIndex;
+use index::data::TenantIndex;
 use model::id::{MemoryId, TenantId, Timestamp};
 use model::memory::{MemoryRecord, MemoryType};
 use model::score::rounded;
 
 use crate::error::Result;
 use crate::reader::Reader;
-use crate::search::filter::Filter;
+use crate::search::filter::{Filter, TEXT_BYTES_MAX, TextRoom};
 use crate::search::scan::{ChunkCandidates, visit_matching_chunks};
-use crate::search::text::{TEXT_BYTES_MAX, TextRoom};
 use crate::search::top_k::{Rank, TopK, lowest_upper_bound, ordered_heat, ordered_i64};
 use crate::table::view::View;
 

@@ -1,12 +1,20 @@
 //! Requests, results and counts of searches. [`crate::search::execute`] runs them.
+//!
+//! A search with everything prepared that does not depend on the memory: words and their weights, the
+//! time that the query names, and the query vector.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use index::chunk::RowRef;
+use index::data::TenantIndex;
+use index::inverted_index::{QUERY_WORDS_MAX, QueryTerms};
 use jiff::tz::TimeZone;
-use model::id::MemoryId;
+use model::id::{MemoryId, Timestamp};
 use model::memory::MemoryRecord;
 use model::score::{Factors, RecallWeights, ScoreContext, rounded};
-use model::temporal::Window;
+use model::sq8::Code;
+use model::temporal::{Window, window};
+use text::tokenizer::content_words;
 
 use crate::search::filter::Filter;
 
@@ -105,5 +113,105 @@ impl SearchCounters {
     /// Searches that used a graph.
     pub fn by_graph(&self) -> u64 {
         self.by_graph.load(Ordering::Relaxed)
+    }
+}
+
+/// A search with everything prepared that does not depend on the row.
+pub(crate) struct SearchPlan<'a> {
+    pub(super) index: &'a TenantIndex,
+    pub(super) request: &'a SearchRequest,
+    pub(super) weights: RecallWeights,
+    pub(super) now: Timestamp,
+    pub(super) terms: QueryTerms,
+    /// Number of the caller's namespace, if it contains memories.
+    home: Option<u32>,
+    /// Time window of the query's temporal expression.
+    pub(crate) window: Option<Window>,
+    /// Whether the query has nothing else to search for. Its similarities mean nothing then.
+    pub(super) window_first: bool,
+    /// The query vector, quantised.
+    pub(super) code: Option<Code>,
+}
+
+impl<'a> SearchPlan<'a> {
+    pub(crate) fn new(
+        index: &'a TenantIndex,
+        request: &'a SearchRequest,
+        weights: RecallWeights,
+        now: Timestamp,
+    ) -> Self {
+        let window = window(&request.query, now, request.zone.as_ref().unwrap_or(&TimeZone::UTC));
+        let subject = window.as_ref().map(|window| window.subject(&request.query));
+        let subject = subject.as_deref().unwrap_or(&request.query);
+        let window_first = window.as_ref().is_some_and(|it| it.is_all_of(&request.query));
+        let words = content_words(subject, QUERY_WORDS_MAX);
+        let (terms, home) = {
+            let data = index.read();
+            let home =
+                request.home_namespace.as_deref().and_then(|name| data.namespaces.number(name));
+            let Filter { namespace, access, .. } = &request.filter;
+            let visible = data.namespaces.visible(namespace.as_deref(), access);
+            (data.words.query_terms(words, visible.as_deref(), data.live()), home)
+        };
+        let code = request.vector.as_deref().map(Code::of);
+        Self { index, request, weights, now, terms, home, window, window_first, code }
+    }
+
+    /// The same search among the memories created in the window, if these come first.
+    pub(super) fn window_request(&self) -> Option<SearchRequest> {
+        let Window { start, end, .. } = self.window.as_ref().filter(|_| self.window_first)?;
+        let filter = self.request.filter.clone();
+        let created = match &filter.created {
+            Some(time) => *start.max(&time.start)..*end.min(&time.end),
+            None => *start..*end,
+        };
+        let filter = Filter { created: Some(created), ..filter };
+        Some(SearchRequest { filter, ..self.request.clone() })
+    }
+
+    /// The factors of a memory that depend neither on the query's words and vector nor on heat.
+    pub(super) fn factors(&self, memory: RowRef<'_>) -> Factors {
+        let attributes = memory.attributes();
+        let is_superseded = attributes.is_superseded();
+        Factors {
+            similarity: 0.0,
+            heat: 0.0,
+            keyword_overlap: 0.0,
+            temporal_boost: self.temporal_boost(memory.created_at()),
+            namespace_boost: self.namespace_boost(self.home == Some(attributes.namespace())),
+            context_boost: 0.0,
+            superseded_factor: if is_superseded { self.weights.superseded_factor } else { 1.0 },
+        }
+    }
+
+    /// Distance of a time from the query's window, in half-lives of the boost.
+    fn half_lives_outside(&self, at: Timestamp) -> Option<f64> {
+        let window = self.window.as_ref()?;
+        Some(window.days_outside(at) / self.weights.temporal_decay_days)
+    }
+
+    /// Temporal boost of a memory: `max · 2^(−days outside the window / decay days)`.
+    fn temporal_boost(&self, created_at: Timestamp) -> f64 {
+        let Some(half_lives) = self.half_lives_outside(created_at) else { return 0.0 };
+        self.weights.temporal_max_boost * libm::exp2(-half_lives)
+    }
+
+    /// These factors with the largest possible boosts, without context.
+    pub(super) fn factors_max(&self, similarity: f64, heat: f64, keyword_overlap: f64) -> Factors {
+        let temporal_boost = self.window.as_ref().map_or(0.0, |_| self.weights.temporal_max_boost);
+        let namespace_boost = self.namespace_boost(true);
+        Factors {
+            similarity,
+            heat,
+            keyword_overlap,
+            temporal_boost,
+            namespace_boost,
+            context_boost: 0.0,
+            superseded_factor: 1.0,
+        }
+    }
+
+    fn namespace_boost(&self, is_home: bool) -> f64 {
+        if is_home && self.home.is_some() { self.weights.namespace_boost } else { 0.0 }
     }
 }

@@ -23,8 +23,8 @@ use text::tokenizer::content_hashes;
 
 use crate::error::Result;
 use crate::reader::Reader;
+use crate::search::filter::TextRoom;
 use crate::search::list::HotRequest;
-use crate::search::text::TextRoom;
 use crate::table::view::View;
 
 /// Largest number of memories of a namespace that a key point relates.

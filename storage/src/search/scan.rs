@@ -7,7 +7,7 @@
 
 use index::chunk::{Chunk, RowRef};
 use index::data::IndexData;
-use index::tenant::TenantIndex;
+use index::data::TenantIndex;
 use index::{CHUNK_ROWS, row_of, slot_at};
 use model::id::Timestamp;
 

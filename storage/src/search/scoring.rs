@@ -14,7 +14,7 @@ use model::simd::dispatch;
 use roaring::RoaringBitmap;
 
 use crate::search::filter::CompiledFilter;
-use crate::search::plan::SearchPlan;
+use crate::search::query::SearchPlan;
 use crate::search::scan::{FEW_ROWS, heat_upper_bound};
 use crate::search::top_k::{TopK, by_score, f64_from_ordered};
 

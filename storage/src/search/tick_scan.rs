@@ -7,7 +7,7 @@
 
 use index::CHUNK_ROWS;
 use index::chunk::RowRef;
-use index::tenant::TenantIndex;
+use index::data::TenantIndex;
 use index::triggers::Triggers;
 use model::id::{MemoryId, TenantId, Timestamp};
 use model::memory::MemoryType;

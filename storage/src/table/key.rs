@@ -6,12 +6,12 @@
 
 use model::audit::AuditChain;
 use model::cluster::GroupId;
-use model::delivery::DeliveryId;
+use model::cluster::VectorPlace;
 use model::edge::RelationKey;
 use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use model::journal::{Cursor, JournalPart};
-use model::models::VectorPlace;
 use model::receipt::{ReceiptKey, Retention};
+use model::trigger::DeliveryId;
 
 use crate::error::{Error, Result};
 
