@@ -60,15 +60,34 @@ fn machine() -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// The smallest limit of this process's control groups (version 2) in bytes.
+/// The smallest limit of this process's control groups in bytes.
 fn cgroup() -> Option<u64> {
-    let text = read_to_string("/proc/self/cgroup").ok()?;
-    let group = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let folder = Path::new("/sys/fs/cgroup").join(group);
-    folder.ancestors().filter_map(|folder| max_of(folder.join("memory.max"))).min()
+    let groups = read_to_string("/proc/self/cgroup").ok()?;
+    cgroup_limit(&groups, Path::new("/sys/fs/cgroup"))
 }
 
-/// `None` if the file is absent or contains `max`.
+/// The smallest limit of these control groups: of version 2, whose line begins with `0::`, and of the
+/// controller of memory in version 1. In a container, `root` shows its own group, and not the path.
+fn cgroup_limit(groups: &str, root: &Path) -> Option<u64> {
+    let limits = groups.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, group) = rest.split_once(":/")?;
+        let (folder, file) = match controllers {
+            "" => (root.to_owned(), "memory.max"),
+            _ if controllers.split(',').any(|it| it == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => return None,
+        };
+        let groups = folder.join(group);
+        let folders = groups.ancestors().take_while(|it| it.starts_with(&folder));
+        folders.filter_map(|folder| max_of(folder.join(file))).min()
+    });
+    limits.min()
+}
+
+/// `None` if the file is absent or contains `max`. Without a limit, version 1 has a number that exceeds
+/// the memory of any machine.
 fn max_of(file: PathBuf) -> Option<u64> {
     read_to_string(file).ok()?.trim().parse().ok()
 }
@@ -76,6 +95,29 @@ fn max_of(file: PathBuf) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_of_both_versions_count() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let file = root.path().join(path);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        let limit = |groups: &str| cgroup_limit(groups, root.path());
+        assert_eq!(limit("0::/pod/hearth\n"), None);
+        write("pod/memory.max", "700\n");
+        write("pod/hearth/memory.max", "max\n");
+        assert_eq!(limit("0::/pod/hearth\n"), Some(700));
+        let hybrid = "12:cpu,cpuacct:/pod\n5:memory:/docker/1\n0::/pod/hearth\n";
+        write("memory/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(limit(hybrid), Some(700));
+        write("memory/docker/1/memory.limit_in_bytes", "300\n");
+        assert_eq!(limit(hybrid), Some(300));
+        // A container sees its own group as the root.
+        write("memory/memory.limit_in_bytes", "200\n");
+        assert_eq!(limit("5:memory:/docker/2\n"), Some(200));
+    }
 
     #[test]
     fn limit_is_below_the_memory_of_the_machine() {
