@@ -24,7 +24,8 @@ pub(crate) const ADMIN_KEY: &str = "admin.key";
 /// Time limit of a bootstrap. All other members must start within it.
 const BOOTSTRAP_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Creates the cluster of the configured members, or of this node alone, unless it exists.
+/// Creates the cluster of the configured members, or of this node alone, unless it exists. Only the
+/// member with the lowest id does, so that all of them may be started alike.
 pub(crate) async fn bootstrap_cluster(
     config: &Config,
     raft: &Handle,
@@ -34,6 +35,11 @@ pub(crate) async fn bootstrap_cluster(
     let mut members = config.cluster.members.clone();
     if members.is_empty() {
         members.insert(config.node.id, config.peer.advertised_address());
+    }
+    let first = members.keys().next().copied();
+    if let Some(first) = first.filter(|first| *first != config.node.id) {
+        tracing::info!(node = first, "this member has the lowest id: it creates the cluster");
+        return Ok(());
     }
     let bootstrap = Bootstrap {
         raft: raft.clone(),

@@ -52,7 +52,8 @@ enum Command {
         /// The node's configuration file
         #[arg(long)]
         config: PathBuf,
-        /// Create the cluster of the configured members, unless it exists
+        /// Create the cluster of the configured members, unless it exists; for the same command on all
+        /// of them, the one with the lowest id does
         #[arg(long)]
         bootstrap: bool,
         /// Examine configuration, certificates, folders, model and members, and end
