@@ -125,7 +125,10 @@ pub(crate) async fn counted(request: Request, next: Next) -> Response {
             let unsent = Unsent { bytes, _permit: permit, _response: response };
             Response::from_parts(parts, Body::from(Bytes::from_owner(unsent)))
         }
-        Err(_) => ApiError::internal().into_response(),
+        Err(error) => {
+            tracing::error!(request_id = context.id, %error, "a response cannot be built");
+            ApiError::internal().into_response()
+        }
     }
 }
 

@@ -324,15 +324,16 @@ fn simplify(value: &mut Value, schemas: &Value) {
             if fields.contains_key("in") && fields.contains_key("schema") {
                 remove_null(&mut fields["schema"]);
             }
-            if let Some([Value::Object(inline), rest]) = fields.get("allOf").and_then(parts)
-                && rest["type"] == "object"
-                && rest.get("properties").is_none()
+            let both = fields.get("allOf").and_then(parts);
+            if let Some([Value::Object(inline), Value::Object(rest)]) = both
+                && rest.get("type").is_some_and(|it| it == "object")
+                && !rest.contains_key("properties")
             {
                 // What the derive says of an inline schema, as its default, is beside it.
-                let (inline, mut rest) = (inline.clone(), rest.clone());
+                let (inline, rest) = (inline.clone(), rest.clone());
                 fields.remove("allOf");
                 add(fields, inline);
-                add(fields, rest.as_object_mut().map(std::mem::take).unwrap_or_default());
+                add(fields, rest);
             }
         }
         _ => {}
