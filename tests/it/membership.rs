@@ -18,8 +18,7 @@ impl NewNode {
     /// With the certificate and configuration of the first node, but for id, folder and ports.
     pub(super) fn beside(cluster: &Cluster) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let addresses =
-            free_ports::<3>().map(|listener| listener.local_addr().unwrap().to_string());
+        let addresses = free_addresses::<3>().map(|address| address.to_string());
         let text = std::fs::read_to_string(cluster.data().join("hearth.toml")).unwrap();
         let mut config: toml::Table = text.parse().unwrap();
         for (section, address) in ["public", "operator", "peer"].iter().zip(&addresses) {

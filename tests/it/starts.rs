@@ -47,7 +47,7 @@ async fn copied_node_is_reported_by_its_peers() {
     let data = cluster.folder().join("copied");
     copy(&original.data(), &data);
     original.restart().await;
-    let [public, operator, peer] = free_ports().map(|port| port.local_addr().unwrap().to_string());
+    let [public, operator, peer] = free_addresses().map(|address| address.to_string());
     let address = original.peer_address();
     let _twin = original.serve_with(&[
         ("HEARTH__NODE__DATA", data.to_str().unwrap()),

@@ -18,6 +18,8 @@ use crate::{
 
 /// Lines of a node's log that a failed test prints.
 const LOG_LINES: usize = 20;
+/// Ports that `hearth dev` gives a node.
+const PORTS_PER_NODE: u16 = 3;
 
 /// How to start a cluster.
 #[derive(Debug, Clone)]
@@ -80,8 +82,9 @@ impl Options {
         let mount = |id, bytes| Disk::mount(&folder.path().join(format!("node-{id}")), bytes);
         let mount_all = |bytes| (1..=self.nodes).map(|id| mount(id, bytes)).collect();
         let disks = self.disk_bytes.map(mount_all).unwrap_or_default();
+        let first_port = process::free_ports(PORTS_PER_NODE * self.nodes as u16).to_string();
         let mut dev = Command::new(&self.binary)
-            .args(["dev", "--json", "--base-port", "0", "--embedder", self.embedder])
+            .args(["dev", "--json", "--base-port", &first_port, "--embedder", self.embedder])
             .args(["--nodes", &self.nodes.to_string(), "--data"])
             .arg(folder.path())
             .envs(&self.environment)

@@ -2,8 +2,10 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::{LazyLock, Mutex};
 use std::time::Instant;
 
 use crate::wait::POLL;
@@ -66,23 +68,38 @@ impl Drop for Process {
     }
 }
 
-/// Listeners on free ports of loopback. The ports are below the ephemeral ones, so that no outgoing
-/// connection takes one between the end of its listener and the start of what is to use it.
-pub fn free_ports<const N: usize>() -> [TcpListener; N] {
-    std::array::from_fn(|_| {
-        loop {
-            let port = 10_240 + RandomState::new().build_hasher().finish() % 20_000;
-            if let Ok(listener) = TcpListener::bind(("127.0.0.1", port as u16)) {
-                return listener;
-            }
+/// The ports of tests. They are below the ephemeral ones, so that no outgoing connection takes one
+/// before the process that is to listen there.
+const PORTS: Range<u16> = 10_240..32_768;
+
+/// The first of `count` free ports of loopback that follow each other. No other call in this process
+/// returns one of them: a test's node that is down keeps its ports.
+pub(crate) fn free_ports(count: u16) -> u16 {
+    static NEXT: LazyLock<Mutex<u16>> = LazyLock::new(|| {
+        let random = RandomState::new().build_hasher().finish() % PORTS.len() as u64;
+        Mutex::new(PORTS.start + random as u16)
+    });
+    let mut next = NEXT.lock().expect("no thread panics with it");
+    loop {
+        let first = if *next + count <= PORTS.end { *next } else { PORTS.start };
+        *next = first + count;
+        let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if (first..*next).all(is_free) {
+            return first;
         }
-    })
+    }
+}
+
+/// Addresses on loopback with free ports.
+pub fn free_addresses<const N: usize>() -> [SocketAddr; N] {
+    let first = free_ports(N as u16);
+    std::array::from_fn(|at| SocketAddr::from(([127, 0, 0, 1], first + at as u16)))
 }
 
 /// An address on loopback with a free port.
 pub fn free_address() -> SocketAddr {
-    let [listener] = free_ports();
-    listener.local_addr().expect("an address")
+    let [address] = free_addresses();
+    address
 }
 
 /// Waits until a child ends, and returns whether it ended with success. Asynchronous: an orderly end

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::{Cluster, free_ports};
+use crate::{Cluster, free_address};
 
 /// Bytes that are passed on together.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -70,7 +70,7 @@ impl Links {
         cluster.nodes().for_each(|node| node.kill());
         for node in cluster.nodes() {
             let address = node.peer_address();
-            let [node] = free_ports::<1>().map(|free| free.local_addr().expect("it is bound"));
+            let node = free_address();
             let mut proxy = Proxy { address, node, slowness, task: JoinSet::new() };
             proxy.start().await;
             proxies.push(proxy);

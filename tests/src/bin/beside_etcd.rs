@@ -4,7 +4,6 @@
 //! evaluates rules, which its figure includes.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use tempfile::TempDir;
 use tests::Limit::AtLeast;
 use tests::engine::random;
 use tests::{
-    Beside, Cluster, Load, Method, Options, Request, Requests, eventually, free_ports, json,
+    Beside, Cluster, Load, Method, Options, Request, Requests, eventually, free_addresses, json,
     print_target,
 };
 
@@ -66,12 +65,7 @@ struct Etcd {
 impl Etcd {
     fn start(binary: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        // Bound until all are known, so that all ports differ.
-        let bound = free_ports::<{ 2 * NODES }>();
-        let url =
-            |port: &TcpListener| format!("https://{}", port.local_addr().expect("an address"));
-        let urls: Vec<String> = bound.iter().map(url).collect();
-        drop(bound);
+        let urls = free_addresses::<{ 2 * NODES }>().map(|address| format!("https://{address}"));
         let (peers, urls) = (&urls[..NODES], urls[NODES..].to_vec());
         let all = peers.iter().enumerate().map(|(at, peer)| format!("m{at}={peer}"));
         let all = all.collect::<Vec<_>>().join(",");
