@@ -4,6 +4,8 @@
 usage: rocksdb.py TARGET_FOLDER [JOBS]
 
     TARGET_FOLDER/librocksdb.a    from the sources of the crate librocksdb-sys that Cargo.lock names
+    TARGET_FOLDER/libstdc++.a     the compiler's; the linker takes it here before it finds the shared one,
+                                  so the binary runs without it, and on older systems
 
 RocksDB's files are short, and most of what a compiler reads of each is headers. So this script
 compiles *unity files* that include many sources each, in the order of upstream's list, as
@@ -67,6 +69,8 @@ def main(target, jobs):
         *["-c", "-std=c++20", "-O2", "-fno-rtti", "-fPIC", "-ffunction-sections", "-fdata-sections", "-w"],
         *INSTRUCTIONS.get(platform.machine(), []),
         *["-include", "cstdint"],
+        # No folder of this machine is in the library: the same sources give the same bytes.
+        *[f"-ffile-prefix-map={folder}=" for folder in (crate.parent, work)],
         *[f"-D{name}=1" for name in DEFINITIONS],
         *[f"-I{folder}" for folder in includes],
     ]
@@ -88,6 +92,8 @@ def main(target, jobs):
     (work / "librocksdb.a").unlink(missing_ok=True)
     run(["ar", "crs", work / "librocksdb.a", *sorted(objects)])
     target.mkdir(exist_ok=True)
+    standard = run([compiler[0], "-print-file-name=libstdc++.a"]).strip()
+    shutil.copyfile(standard, target / "libstdc++.a")
     # Renamed last: an interrupted run leaves no partial library.
     os.replace(work / "librocksdb.a", target / "librocksdb.a")
     shutil.rmtree(work)
