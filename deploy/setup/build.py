@@ -112,7 +112,7 @@ def steps(goal):
     if goal == "hearth":
         return result
 
-    clients = Step("published clients", [SETUP / "clients.sh", CACHE], advice=DOWNLOAD_ADVICE)
+    clients = Step("published clients", [SETUP / "pypi.sh", CACHE, "clients"], advice=DOWNLOAD_ADVICE)
     prometheus = Step("Prometheus", [SETUP / "unpack.sh", CACHE, "prometheus", "prometheus"], advice=APT_ADVICE)
     tests = Step("tests", TESTS, after=[hearth], allows_warnings=False)
     return [*result, clients, prometheus, tests]

@@ -110,7 +110,7 @@ pub fn cache() -> PathBuf {
     embed::cache().expect("a cache folder")
 }
 
-/// A program that `deploy/setup/clients.sh` installs.
+/// A program that `deploy/setup/pypi.sh` installs.
 pub fn installed(program: &str) -> PathBuf {
     cache().join("clients/bin").join(program)
 }
