@@ -34,6 +34,7 @@ mod proxy_protocol;
 mod serve;
 mod starting;
 mod tenant_metrics;
+mod service_manager;
 mod tls;
 mod unreadable;
 mod webhooks;

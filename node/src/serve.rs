@@ -30,6 +30,7 @@ use crate::metrics::{NodeMetrics, process_metrics};
 use crate::model_change::ModelChanges;
 use crate::process::{finished, hangups, start_logging, stop_requested};
 use crate::proxy_protocol::Proxies;
+use crate::service_manager::{self, ProcessState};
 use crate::starting::Starting;
 use crate::tenant_metrics::TenantMetrics;
 use crate::webhooks::{Sender, Webhooks};
@@ -62,6 +63,7 @@ pub(crate) async fn serve(
     let serve_peers = serve_peers(peer_listener, peer_tls.clone(), members.cloned().collect());
     let (shared, starting) = (Shared::default(), Starting::default());
     serve_operator(operator_listener, starting.routes(), &shared).map_err(text)?;
+    service_manager::report(ProcessState::Opens);
     let embedder = Arc::new(Embedders::start(&config.embedder)?);
     let boot = u64::from_be_bytes(random_bytes());
     // Reads all memories. The operator's listener responds meanwhile.
@@ -89,6 +91,8 @@ pub(crate) async fn serve(
     starting.open(operator_routes);
     let [public, operator, peer] = addresses;
     tracing::info!(%public, %operator, %peer, "listening");
+    service_manager::report(ProcessState::Serves);
+    tokio::spawn(fault.guard(service_manager::watchdog_task()));
     let reloader = Reloader {
         config: config.clone(),
         public: public_tls,
@@ -221,6 +225,7 @@ async fn stop(
     ended: Result<(), String>,
 ) -> Result<(), String> {
     let Engine { flusher, raft, reader: _reader, .. } = engine;
+    service_manager::report(ProcessState::Stops);
     app.drain();
     if ended.is_ok() {
         // First: the last report needs a leader, which this node may fail to be.

@@ -64,3 +64,27 @@ async fn copied_node_is_reported_by_its_peers() {
         |logs: &Vec<String>| logs.iter().any(|log| log.contains("two processes send as this node"));
     eventually("a peer reports it", logs, is_reported).await;
 }
+
+/// The protocol of systemd: a unit of `Type=notify` is up when the node serves, and a silent node is
+/// restarted.
+#[tokio::test]
+async fn service_manager_hears_of_each_state() {
+    let cluster = options().start();
+    cluster.kill();
+    let address = cluster.folder().join("notify");
+    let manager = tokio::net::UnixDatagram::bind(&address).unwrap();
+    let heard = async || {
+        let mut bytes = [0; 256];
+        let length = manager.recv(&mut bytes).await.unwrap();
+        String::from_utf8(bytes[..length].to_vec()).unwrap()
+    };
+    let environment = [("NOTIFY_SOCKET", address.to_str().unwrap()), ("WATCHDOG_USEC", "300000")];
+    cluster.start_with(&environment);
+    assert_eq!(heard().await, "STATUS=opens its data\n");
+    assert_eq!(heard().await, "READY=1\nSTATUS=serves\n");
+    assert!(cluster.readyz().await.is_some(), "it responds");
+    assert_eq!([heard().await, heard().await], ["WATCHDOG=1\n", "WATCHDOG=1\n"]);
+    let stops = eventually("it stops", heard, |text| text != "WATCHDOG=1\n");
+    let ((), stops) = tokio::join!(cluster.shut_down(), stops);
+    assert_eq!(stops, "STOPPING=1\nSTATUS=stops\n");
+}
