@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use api::App;
 use axum_server::tls_rustls::RustlsConfig;
 use prometheus::{IntGaugeVec, Opts};
-use raft::{Handle, PeerTls};
-use rustls::ServerConfig;
+use raft::Handle;
+use rustls::{ClientConfig, ServerConfig};
 use storage::model::api_key::OperatorKey;
 use tokio::signal::unix::Signal;
 
@@ -38,7 +38,7 @@ pub(crate) struct Credentials {
     pub(crate) files: FileStates,
     pub(crate) public: Arc<ServerConfig>,
     pub(crate) peer_server: Arc<ServerConfig>,
-    pub(crate) peer_client: PeerTls,
+    pub(crate) peer_client: ClientConfig,
     pub(crate) operator_key: Option<OperatorKey>,
 }
 

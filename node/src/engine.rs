@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use raft::{Handle, LogCompaction, PeerTls, Serve, Settings, StartError};
+use raft::{Handle, LogCompaction, Serve, Settings, StartError};
+use rustls::ClientConfig;
 use storage::model::cluster::Model;
 use storage::{Flusher, Options, Reader};
 
@@ -28,7 +29,7 @@ pub(crate) struct Engine {
 /// quarantined.
 pub(crate) fn open(
     config: &Config,
-    tls: &PeerTls,
+    tls: &ClientConfig,
     serve: Serve,
     boot: u64,
     indexed: &Arc<AtomicU64>,

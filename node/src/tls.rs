@@ -1,15 +1,17 @@
 //! TLS of the listeners and of calls to other nodes, from PEM files.
 
+use std::fmt::{self, Debug, Display, Formatter};
 use std::path::Path;
 use std::sync::Arc;
 
-use raft::PeerTls;
-use rustls::client::verify_server_name;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, WantsServerCert, WebPkiClientVerifier};
 use rustls::{
-    ClientConfig, ClientConnection, ConfigBuilder, RootCertStore, ServerConfig, ServerConnection,
+    CertificateError, ClientConfig, ClientConnection, ConfigBuilder, DigitallySignedStruct,
+    OtherError, RootCertStore, ServerConfig, ServerConnection, SignatureScheme,
 };
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -32,6 +34,29 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
+/// Whose a certificate is, and the authority that issued it.
+pub(crate) struct Names {
+    pub(crate) subject: String,
+    pub(crate) issuer: String,
+}
+
+fn names(certificate: &CertificateDer<'_>) -> Result<Names, String> {
+    let (_, parsed) = X509Certificate::from_der(certificate).map_err(text)?;
+    Ok(Names { subject: parsed.subject().to_string(), issuer: parsed.issuer().to_string() })
+}
+
+/// The names in the first certificate of a PEM text.
+pub(crate) fn names_in(pem: &[u8]) -> Result<Names, String> {
+    names(&CertificateDer::from_pem_slice(pem).map_err(text)?)
+}
+
+/// Whether the first certificate in a PEM text is of this public key.
+pub(crate) fn has_public_key(pem: &[u8], key: &[u8]) -> Result<bool, String> {
+    let certificate = CertificateDer::from_pem_slice(pem).map_err(text)?;
+    let (_, parsed) = X509Certificate::from_der(&certificate).map_err(text)?;
+    Ok(&*parsed.public_key().subject_public_key.data == key)
+}
+
 /// The Unix time at which the first certificate of a PEM file expires.
 pub(crate) fn expires_at(path: &Path) -> Result<i64, String> {
     let mut first = i64::MAX;
@@ -50,15 +75,106 @@ pub(crate) fn public_server(config: &Public) -> Result<Arc<ServerConfig>, String
 
 /// For other nodes: HTTP/1.1, which they upgrade, with a certificate of the cluster's authority.
 pub(crate) fn peer_server(config: &Peer) -> Result<Arc<ServerConfig>, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(&config.authority)? {
-        roots.add(certificate).map_err(cannot("set up TLS"))?;
-    }
-    let verifier = WebPkiClientVerifier::builder(Arc::new(roots))
+    let verifier = WebPkiClientVerifier::builder(roots(&config.authority)?)
         .build()
         .map_err(unusable(&config.authority))?;
     let builder = ServerConfig::builder().with_client_cert_verifier(verifier);
     server(builder, &config.certificate, &config.key, &[b"http/1.1"])
+}
+
+/// For calls to other nodes, with the certificate of this one.
+pub(crate) fn peer_client(config: &Peer) -> Result<ClientConfig, String> {
+    let verifier = WebPkiServerVerifier::builder(roots(&config.authority)?)
+        .build()
+        .map_err(unusable(&config.authority))?;
+    let trusted: Result<Vec<_>, _> =
+        certificates(&config.authority)?.iter().map(|it| names(it).map(|it| it.subject)).collect();
+    let verifier = NamingVerifier { verifier, trusted: trusted?.join(" and ") };
+    let key = PrivateKeyDer::from_pem_file(&config.key).map_err(unusable(&config.key))?;
+    let mut tls = ClientConfig::builder()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_client_auth_cert(certificates(&config.certificate)?, key)
+        .map_err(cannot("set up TLS"))?;
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(tls)
+}
+
+/// The authorities in a PEM file.
+fn roots(path: &Path) -> Result<Arc<RootCertStore>, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(unusable(path))?;
+    }
+    Ok(Arc::new(roots))
+}
+
+/// The verifier of rustls. Its error about an unknown authority says which one, and which are known.
+#[derive(Debug)]
+struct NamingVerifier {
+    verifier: Arc<WebPkiServerVerifier>,
+    trusted: String,
+}
+
+#[derive(thiserror::Error)]
+#[error("it is of the authority {issuer}, and this node trusts {trusted}")]
+struct UnknownAuthority {
+    issuer: String,
+    trusted: String,
+}
+
+/// rustls prints the errors of others in this form only.
+impl Debug for UnknownAuthority {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(self, f)
+    }
+}
+
+impl ServerCertVerifier for NamingVerifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let unknown = |error| match (&error, names(certificate)) {
+            (
+                rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer),
+                Ok(Names { issuer, .. }),
+            ) => {
+                let named = UnknownAuthority { issuer, trusted: self.trusted.clone() };
+                CertificateError::Other(OtherError(Arc::new(named))).into()
+            }
+            _ => error,
+        };
+        self.verifier
+            .verify_server_cert(certificate, intermediates, name, ocsp, now)
+            .map_err(unknown)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
 }
 
 fn server(
@@ -77,17 +193,8 @@ fn server(
 /// Checks the certificates as another node would: a handshake of this node with itself under the
 /// name `host`, in both roles.
 pub(crate) fn check_peer(config: &Peer, host: &str) -> Result<(), String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(&config.authority)? {
-        roots.add(certificate).map_err(text)?;
-    }
-    let key = PrivateKeyDer::from_pem_file(&config.key).map_err(unusable(&config.key))?;
-    let client = ClientConfig::builder()
-        .with_root_certificates(roots)
-        .with_client_auth_cert(certificates(&config.certificate)?, key)
-        .map_err(text)?;
     let name = ServerName::try_from(host.to_owned()).map_err(text)?;
-    let mut client = ClientConnection::new(Arc::new(client), name).map_err(text)?;
+    let mut client = ClientConnection::new(Arc::new(peer_client(config)?), name).map_err(text)?;
     let mut server = ServerConnection::new(peer_server(config)?).map_err(text)?;
     while client.is_handshaking() || server.is_handshaking() {
         let (mut sent, mut answered) = (Vec::new(), Vec::new());
@@ -107,14 +214,4 @@ pub(crate) fn names_host(config: &Peer, host: &str) -> Result<bool, String> {
     let own = ParsedCertificate::try_from(&chain[0]).map_err(unusable(&config.certificate))?;
     let name = ServerName::try_from(host).map_err(text)?;
     Ok(verify_server_name(&own, &name).is_ok())
-}
-
-/// For calls to other nodes.
-pub(crate) fn peer_client(config: &Peer) -> Result<PeerTls, String> {
-    let read = |path: &Path| std::fs::read(path).map_err(unusable(path));
-    Ok(PeerTls {
-        authority: read(&config.authority)?,
-        certificate: read(&config.certificate)?,
-        key: read(&config.key)?,
-    })
 }

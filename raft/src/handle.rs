@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use parking_lot::Mutex;
+use rustls::ClientConfig;
 use storage::Command;
 use storage::model::id::{TenantId, Timestamp};
 use tokio::runtime::Runtime;
@@ -18,8 +19,10 @@ use crate::fault::Fault;
 use crate::forward;
 use crate::grants::{Grant, GrantRequest};
 use crate::membership::operations::{Operations, status};
-use crate::network::client::{PeerTls, causes};
-use crate::operation::{ClusterStatus, OperateError, OperateResult, Operation, OperationResult};
+use crate::network::client::causes;
+use crate::operation::{
+    ClusterStatus, MemberStatus, OperateError, OperateResult, Operation, OperationResult,
+};
 use crate::shared::{Shared, Totals};
 use crate::state_machine::SnapshotFolder;
 use crate::timings::Timings;
@@ -172,7 +175,7 @@ impl Handle {
     ///
     /// # Errors
     /// When the certificates are not usable. The previous ones stay in use.
-    pub fn reload_peer_tls(&self, tls: &PeerTls) -> Result<(), String> {
+    pub fn reload_peer_tls(&self, tls: &ClientConfig) -> Result<(), String> {
         let Some(shared) = self.shared() else { return Ok(()) };
         shared.peers.reload(tls).map_err(|error| causes(&error))
     }

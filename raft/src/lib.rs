@@ -56,6 +56,7 @@ use axum::Router;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use openraft::{Config, SnapshotPolicy};
+use rustls::ClientConfig;
 use storage::model::cluster::Incarnation;
 use storage::{Log, Writer};
 
@@ -66,7 +67,6 @@ pub use handle::{Handle, NodeRole, Status};
 pub use log::store::purged_index;
 pub use membership::bootstrap::{Founder, bootstrap, founders};
 pub use membership::maintenance::LogCompaction;
-pub use network::client::PeerTls;
 pub use network::connection::CALLS_MAX;
 pub use operation::{
     ClockStatus, ClusterStatus, MemberRole, MemberStatus, OperateError, Operation, OperationResult,
@@ -138,7 +138,7 @@ pub type Serve = Box<dyn FnOnce(Router) -> BoxFuture<'static, io::Result<()>> + 
 /// operator with [`Handle::quarantined`].
 pub fn start(
     settings: &Settings,
-    tls: &PeerTls,
+    tls: &ClientConfig,
     serve: Serve,
     data: &Path,
     writer: Writer,

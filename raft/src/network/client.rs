@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use reqwest::header::{CONNECTION, UPGRADE};
-use reqwest::{
-    Body, Certificate, Client, Identity, Response as HttpResponse, StatusCode, Upgraded,
-};
+use reqwest::{Body, Client, Response as HttpResponse, StatusCode, Upgraded};
+use rustls::ClientConfig;
 use storage::codec;
 use storage::model::cluster::GROUP;
 use storage::model::release::Release;
@@ -34,17 +33,6 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(4);
 /// The same of a snapshot. A receiver whose disk is slow acknowledges no more than its buffers hold.
 const SNAPSHOT_ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Certificates of a node for its connections to peers, as PEM texts.
-#[derive(Clone)]
-pub struct PeerTls {
-    /// Certificate of the authority that signs all nodes' certificates.
-    pub authority: Vec<u8>,
-    /// This node's certificate chain.
-    pub certificate: Vec<u8>,
-    /// Its private key.
-    pub key: Vec<u8>,
-}
 
 /// The purpose of a connection. Its task runs where its first call was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -102,7 +90,7 @@ struct Clients {
 impl Peers {
     pub(crate) fn new(
         local: Arc<LocalNode>,
-        tls: &PeerTls,
+        tls: &ClientConfig,
         timings: Timings,
     ) -> Result<Self, reqwest::Error> {
         let (clients, connections) = (RwLock::new(clients(tls)?), Mutex::default());
@@ -112,7 +100,7 @@ impl Peers {
 
     /// Uses other certificates for calls from here on. They open new connections; calls in
     /// progress complete on the old ones. After an error nothing changes.
-    pub(crate) fn reload(&self, tls: &PeerTls) -> Result<(), reqwest::Error> {
+    pub(crate) fn reload(&self, tls: &ClientConfig) -> Result<(), reqwest::Error> {
         *self.clients.write() = clients(tls)?;
         self.connections.lock().clear();
         Ok(())
@@ -353,16 +341,14 @@ async fn rejection(response: HttpResponse) -> String {
     format!("HTTP status {status}: {reason}")
 }
 
-fn clients(tls: &PeerTls) -> Result<Clients, reqwest::Error> {
+fn clients(tls: &ClientConfig) -> Result<Clients, reqwest::Error> {
     let calls = client(tls, ACKNOWLEDGE_TIMEOUT)?;
     Ok(Clients { calls, snapshots: client(tls, SNAPSHOT_ACKNOWLEDGE_TIMEOUT)? })
 }
 
-fn client(tls: &PeerTls, acknowledge_timeout: Duration) -> Result<Client, reqwest::Error> {
-    let identity = [&tls.certificate[..], b"\n", &tls.key].concat();
+fn client(tls: &ClientConfig, acknowledge_timeout: Duration) -> Result<Client, reqwest::Error> {
     Client::builder()
-        .tls_certs_only(Certificate::from_pem_bundle(&tls.authority)?)
-        .identity(Identity::from_pem(&identity)?)
+        .tls_backend_preconfigured(tls.clone())
         .https_only(true)
         .http1_only()
         .no_proxy()
