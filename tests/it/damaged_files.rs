@@ -27,7 +27,9 @@ fn files_by_kind(data: &Path) -> BTreeMap<String, PathBuf> {
             let name = entry.file_name().into_string().unwrap();
             // Locks are empty. The logs of RocksDB and of this test are no data.
             let is_data = name != "LOCK" && !name.starts_with("LOG");
-            let is_of_test = folder.is_empty() && (name.ends_with(".log") || name == "hearth.toml");
+            let given = ["hearth.toml", "node.pem", "node.key"];
+            let is_of_test =
+                folder.is_empty() && (name.ends_with(".log") || given.contains(&name.as_str()));
             if !entry.file_type().unwrap().is_file() || !is_data || is_of_test {
                 continue;
             }

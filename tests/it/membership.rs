@@ -65,13 +65,16 @@ impl NewNode {
     }
 }
 
-/// Removes the data of a node that does not run, but for its configuration.
+/// Removes the data of a node that does not run, but for its configuration and its certificate.
 fn wipe(node: &Node) {
-    let config = node.data().join("hearth.toml");
-    let text = std::fs::read(&config).unwrap();
-    std::fs::remove_dir_all(node.data()).unwrap();
-    std::fs::create_dir(node.data()).unwrap();
-    std::fs::write(config, text).unwrap();
+    let kept = ["hearth.toml", "node.pem", "node.key"];
+    for entry in std::fs::read_dir(node.data()).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap().is_dir() {
+            true => std::fs::remove_dir_all(entry.path()).unwrap(),
+            false if kept.iter().any(|name| entry.file_name() == *name) => {}
+            false => std::fs::remove_file(entry.path()).unwrap(),
+        }
+    }
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ pub(crate) fn client(cluster: &Cluster, certificate: Option<&Path>) -> Client {
     let builder = Client::builder().tls_certs_only([authority]).http1_only().no_proxy();
     let mut builder = builder.timeout(Duration::from_secs(10));
     if let Some(folder) = certificate {
-        let pem = [read(folder, "node-1.pem"), read(folder, "node-1.key")].concat();
+        let pem = [read(folder, "node-1/node.pem"), read(folder, "node-1/node.key")].concat();
         builder = builder.identity(Identity::from_pem(&pem).unwrap());
     }
     builder.build().unwrap()

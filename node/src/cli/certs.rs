@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 
 use crate::certificates::{Certificates, NODE_DAYS};
 use crate::error::{text, unusable};
@@ -32,24 +32,31 @@ enum CertsCommand {
     },
 }
 
-/// A certificate to create.
+/// What to create in a folder.
 #[derive(Args)]
+#[command(group(ArgGroup::new("work").required(true).args(["node", "new_authority", "retire_authority"])))]
 struct New {
-    /// Folder of the authority (ca.pem, ca.key) and of the certificates. An existing authority
-    /// is used again
+    /// Folder of the authority (ca.pem, ca.key), and of a folder per node. An existing authority is
+    /// used again
     #[arg(long)]
     folder: PathBuf,
-    /// Id of the node
+    /// Id of the node that gets a certificate
+    #[arg(long, requires = "host")]
+    node: Option<u64>,
+    /// Begin to replace the authority: a new one signs, and ca.pem has both
     #[arg(long)]
-    node: u64,
+    new_authority: bool,
+    /// End it, once all nodes have certificates of the new authority: the former one leaves ca.pem
+    #[arg(long)]
+    retire_authority: bool,
     /// Name or address of the node, for clients and other nodes; can be repeated
-    #[arg(long, required = true)]
+    #[arg(long, requires = "node")]
     host: Vec<String>,
     /// Days until the certificate of the node expires
-    #[arg(long, default_value_t = NODE_DAYS, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    #[arg(long, requires = "node", default_value_t = NODE_DAYS, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     days: u32,
     /// Replace the certificate and the key of the node
-    #[arg(long)]
+    #[arg(long, requires = "node")]
     renew: bool,
 }
 
@@ -74,28 +81,52 @@ fn bundle(ca: &Path, out: &Path) -> Result<(), String> {
 }
 
 impl New {
-    #[expect(clippy::print_stdout, reason = "the output of the command")]
     fn run(self) -> Result<(), String> {
         std::fs::create_dir_all(&self.folder).map_err(text)?;
         let certificates = Certificates::in_folder(&self.folder)?;
-        if certificates.has(self.node) && !self.renew {
-            let folder = self.folder.display();
-            return Err(format!(
-                "{folder} already has a certificate of node {}: replace it with --renew",
-                self.node
-            ));
+        match self.node {
+            Some(node) => self.certify(&certificates, node),
+            None => self.change_authority(&certificates),
         }
-        let files = certificates.renew(self.node, &self.host, self.days)?;
-        println!("authority    {}", certificates.authority().display());
-        println!("certificate  {}", files.certificate.display());
-        println!("key          {}", files.key.display());
-        println!("cluster key  {}", certificates.cluster_key().display());
-        println!("operator key {}", certificates.operator_key().display());
+    }
+
+    #[expect(clippy::print_stdout, reason = "the output of the command")]
+    fn certify(&self, certificates: &Certificates, node: u64) -> Result<(), String> {
+        if certificates.has(node) && !self.renew {
+            let folder = certificates.node_folder(node);
+            let folder = folder.display();
+            return Err(format!("{folder} has a certificate: replace it with --renew"));
+        }
+        certificates.renew(node, &self.host, self.days)?;
+        certificates.share_with(node)?;
+        println!("authority  {}", certificates.authority().display());
+        println!("node {node:<5} {}", certificates.node_folder(node).display());
         println!(
-            "\nAll nodes need the same cluster key and the same operator key. The cluster key"
+            "\nCopy the files of that folder to /etc/hearth of the node, readable for its user only:"
         );
-        println!("seals the secrets of webhooks. `hearth cluster` sends the operator key.");
+        println!(
+            "ca.pem, node.pem, node.key, and the two keys that all nodes share: cluster.key seals the"
+        );
+        println!("secrets of webhooks, `hearth cluster` sends operator.key.");
         println!("Keep ca.key where only operators have access. Nodes do not need it.");
+        Ok(())
+    }
+
+    #[expect(clippy::print_stdout, reason = "the output of the command")]
+    fn change_authority(&self, certificates: &Certificates) -> Result<(), String> {
+        let next = if self.new_authority {
+            certificates.begin_new_authority()?;
+            "renew the certificate of each node (--node N --host NAME --renew) and copy it. Then end \
+             with --retire-authority"
+        } else {
+            certificates.retire_authority()?;
+            "the former authority is trusted no more"
+        };
+        for node in certificates.nodes()? {
+            certificates.share_with(node)?;
+        }
+        println!("{} is in the folder of each node.", certificates.authority().display());
+        println!("Copy it to all nodes, which read it within 20 s. After that, {next}.");
         Ok(())
     }
 }

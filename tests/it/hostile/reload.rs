@@ -25,8 +25,8 @@ async fn hang_up(node: &Node, result: &str) {
 
 /// Creates certificates of a node in a folder, in place of existing ones.
 async fn certify(cluster: &Cluster, folder: &Path, node: u64) {
-    for extension in ["pem", "key"] {
-        drop(std::fs::remove_file(folder.join(format!("node-{node}.{extension}"))));
+    for name in ["node.pem", "node.key"] {
+        drop(std::fs::remove_file(folder.join(format!("node-{node}/{name}"))));
     }
     let (folder, node) = (folder.to_str().unwrap(), node.to_string());
     let hosts = ["--host", "127.0.0.1", "--host", "localhost"];
@@ -78,16 +78,16 @@ async fn broken_credentials_change_nothing() {
     let cluster = options().start();
     let old = certificate(&observer(&cluster), &cluster).await;
     let file = |name: &str| cluster.folder().join(name);
-    let kept = ["node-1.pem", "node-1.key", "ca.pem", "operator.key"]
+    let kept = ["node-1/node.pem", "node-1/node.key", "ca.pem", "operator.key"]
         .map(|name| (name, std::fs::read(file(name)).unwrap()));
     let other = tempfile::tempdir().unwrap();
     certify(&cluster, other.path(), 2).await;
-    let key_of_another = std::fs::read(other.path().join("node-2.key")).unwrap();
+    let key_of_another = std::fs::read(other.path().join("node-2/node.key")).unwrap();
     // All other files are valid and new.
     certify(&cluster, cluster.folder(), 1).await;
     for (name, broken) in [
-        ("node-1.pem", &b"garbage"[..]),
-        ("node-1.key", &key_of_another),
+        ("node-1/node.pem", &b"garbage"[..]),
+        ("node-1/node.key", &key_of_another),
         ("ca.pem", b""),
         ("operator.key", b"op-hearth-00"),
     ] {
@@ -98,7 +98,7 @@ async fn broken_credentials_change_nothing() {
         assert_eq!(certificate(&observer(&cluster), &cluster).await, old, "{name}");
         cluster.ops_request(Method::GET, "/cluster").send().await.ok();
     }
-    std::fs::remove_file(file("node-1.pem")).unwrap();
+    std::fs::remove_file(file("node-1/node.pem")).unwrap();
     hang_up(&cluster, FAILED).await;
     kept.iter().for_each(|(name, bytes)| std::fs::write(file(name), bytes).unwrap());
     hang_up(&cluster, RELOADED).await;
@@ -137,43 +137,56 @@ async fn node_that_cannot_log_reloads_and_serves() {
     }
 }
 
-/// Nodes call each other with the new certificates, and reject the old ones.
+/// The commands of docs/operations.md. Nodes call each other with the new certificates, and reject the
+/// old ones; the error says of which authority a certificate is.
 #[tokio::test]
 async fn authority_is_replaced_without_a_restart() {
     let cluster = options().nodes(3).start();
     converged(&cluster).await;
-    let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let files = |node: u64| ["pem", "key"].map(|extension| format!("node-{node}.{extension}"));
-    for name in files(1) {
-        std::fs::copy(cluster.folder().join(&name), old.path().join(&name)).unwrap();
+    let (folder, old) = (cluster.folder().to_str().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::create_dir(old.path().join("node-1")).unwrap();
+    for name in ["node-1/node.pem", "node-1/node.key", "ca.pem"] {
+        std::fs::copy(cluster.folder().join(name), old.path().join(name)).unwrap();
     }
+    let certs = async |work: &str| cluster.run(&["certs", "--folder", folder, work]).await;
     let reload = async || {
         for node in cluster.nodes() {
             hang_up(node, RELOADED).await;
         }
         verify(&cluster).await
     };
+    assert!(!certs("--retire-authority").await.0, "there is one authority");
+    assert!(certs("--new-authority").await.0);
+    assert_fields(&reload().await, json!({"equal": true}));
+    let (succeeded, text) = certs("--new-authority").await;
+    assert!(!succeeded && text.contains("end it with --retire-authority"), "{text}");
+    let (succeeded, text) = certs("--retire-authority").await;
+    assert!(!succeeded && text.contains("renew it first"), "{text}");
     for node in 1..=3 {
-        certify(&cluster, new.path(), node).await;
-    }
-    let authority = |folder: &Path| std::fs::read(folder.join("ca.pem")).unwrap();
-    let both = [authority(cluster.folder()), authority(new.path())].concat();
-    std::fs::write(cluster.folder().join("ca.pem"), both).unwrap();
-    assert_fields(&reload().await, json!({"equal": true}));
-    for name in (1..=3).flat_map(files) {
-        std::fs::copy(new.path().join(&name), cluster.folder().join(&name)).unwrap();
+        certify(&cluster, cluster.folder(), node).await;
     }
     assert_fields(&reload().await, json!({"equal": true}));
-    std::fs::write(cluster.folder().join("ca.pem"), authority(new.path())).unwrap();
+    assert!(certs("--retire-authority").await.0);
     assert_fields(&reload().await, json!({"equal": true}));
     let url = peer_port::url(&cluster, "raft");
     let sent = peer_port::upgrade(&peer_port::client(&cluster, Some(old.path())), &url).await;
     assert!(sent.is_err(), "the old authority has no effect: {sent:?}");
-    let sent = peer_port::upgrade(&peer_port::client(&cluster, Some(new.path())), &url).await;
+    let new = peer_port::client(&cluster, Some(cluster.folder()));
+    let sent = peer_port::upgrade(&new, &url).await;
     assert_eq!(sent.unwrap().status(), StatusCode::SWITCHING_PROTOCOLS);
     for node in cluster.nodes() {
         let transfer = cluster.ops_request(Method::POST, "/cluster/transfer");
         transfer.json(&json!({"to": node.id()})).send().await.ok();
     }
     assert_equal_states(&cluster).await;
+    let authority = old.path().join("ca.pem");
+    let file = ("HEARTH__PEER__AUTHORITY", authority.to_str().unwrap());
+    cluster.kill();
+    let process = cluster.serve_with(&[file]);
+    let log = async || process.log();
+    let names_both = |log: &String| {
+        log.contains("it is of the authority CN=Hearth cluster CA ")
+            && log.contains("and this node trusts CN=Hearth cluster CA ")
+    };
+    eventually("the error names both", log, names_both).await;
 }
