@@ -22,6 +22,7 @@ mod frames;
 pub mod fuzz;
 mod identity;
 mod labelled_metrics;
+pub mod installed;
 mod listeners;
 mod memory;
 mod metrics;

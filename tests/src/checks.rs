@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use ::node::embed::{self, Manifest, OnnxRuntime};
+use ::node::embed::{Manifest, OnnxRuntime};
+use ::node::installed::{self, Installed};
 use futures::future::join_all;
 
 use crate::{Cluster, Method, Node, StatusCode, Value, array, eventually, json, string};
@@ -107,7 +108,7 @@ pub async fn denied_key(node: &Node) -> Value {
 
 /// The folder into which `make setup` installs.
 pub fn cache() -> PathBuf {
-    embed::cache().expect("a cache folder")
+    installed::cache().expect("a cache folder")
 }
 
 /// A program that `deploy/setup/pypi.sh` installs.
@@ -119,8 +120,9 @@ pub fn installed(program: &str) -> PathBuf {
 pub fn installed_model() -> &'static (Manifest, OnnxRuntime) {
     static INSTALLED: OnceLock<(Manifest, OnnxRuntime)> = OnceLock::new();
     INSTALLED.get_or_init(|| {
-        let manifest = Manifest::load(&cache().join(embed::CACHED_MODEL)).expect("the model");
-        let library = OnnxRuntime::load(&cache().join(embed::CACHED_LIBRARY)).expect("the library");
+        let Installed { model, library } = installed::installed().expect("`make setup` ran");
+        let manifest = Manifest::load(&model).expect("the model");
+        let library = OnnxRuntime::load(&library).expect("the library");
         (manifest, library)
     })
 }

@@ -9,7 +9,6 @@ use serde_json::json;
 
 use crate::certificates::Certificates;
 use crate::config::Config;
-use crate::embed::{CACHED_LIBRARY, CACHED_MODEL, cache};
 use crate::error::text;
 
 /// Name of a node's configuration file, in its data folder.
@@ -105,8 +104,6 @@ pub(crate) fn write_config(
     let listen = |port: u16| format!("127.0.0.1:{port}");
     let files = certificates.of_node(id, &LOOPBACK.map(String::from))?;
     let (certificate, key) = (file(&files.certificate)?, file(&files.key)?);
-    let cache = cache().ok_or("no cache folder: set HEARTH_CACHE")?;
-    let (model, library) = (file(&cache.join(CACHED_MODEL))?, file(&cache.join(CACHED_LIBRARY))?);
     let mut public =
         json!({ "listen": listen(ports.public), "certificate": certificate, "key": key });
     if options.plain_http {
@@ -132,7 +129,7 @@ pub(crate) fn write_config(
             "key": file(&certificates.cluster_key())?,
             "allow": "127.0.0.0/8, ::1/128",
         },
-        "embedder": { "kind": options.embedder, "model": model, "library": library },
+        "embedder": { "kind": options.embedder },
     });
     let path = data.join(CONFIG_FILE);
     let config = format!(

@@ -185,9 +185,7 @@ mod tests {
     fn sample_file_is_valid_and_states_the_defaults() {
         let config = with(&[]).unwrap();
         let sample: toml::Table = SAMPLE.parse().unwrap();
-        let mut defaults: toml::Table = DEFAULTS.parse().unwrap();
-        // The sample shows an example of the members.
-        defaults.remove("cluster");
+        let defaults: toml::Table = DEFAULTS.parse().unwrap();
         for (section, keys) in defaults {
             for (key, value) in keys.as_table().unwrap() {
                 assert_eq!(sample[&section][key], *value, "{section}.{key}");
@@ -260,7 +258,9 @@ mod tests {
 
     #[test]
     fn known_hosts_include_the_peer_address() {
-        let hosts = |text| with(&[("HEARTH__OPERATOR__HOSTS", text)]).map(|c| c.known_hosts());
+        let address = ("HEARTH__PEER__ADDRESS", "node-1.example:4282");
+        let hosts =
+            |text| with(&[address, ("HEARTH__OPERATOR__HOSTS", text)]).map(|c| c.known_hosts());
         assert_eq!(hosts("").unwrap(), ["node-1.example"]);
         assert_eq!(
             hosts("a.example, b.example").unwrap(),
@@ -310,8 +310,8 @@ mod tests {
         assert!(with(&[("HEARTH__NODE__TENANT", " ")]).unwrap_err().contains("node.tenant"));
         assert!(with(&[("HEARTH__RAFT__HEARTBEAT_MS", "401")]).unwrap_err().contains("election"));
         assert!(with(&[("HEARTH__RAFT__ELECTION_MAX_MS", "1200")]).unwrap_err().contains("max_ms"));
-        let no_address = SAMPLE.replace("address = \"node-1.example:4282\"", "");
-        assert!(parse(&no_address, &[]).unwrap_err().contains("peer.address"));
+        let everywhere = with(&[("HEARTH__PEER__LISTEN", "0.0.0.0:4282")]);
+        assert!(everywhere.unwrap_err().contains("peer.address"));
     }
 
     #[test]

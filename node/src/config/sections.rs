@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use crate::config::source::{list, members, pauses};
+use crate::installed::installed;
 
 /// The other keys.
 pub(super) const WITHOUT_DEFAULT: [&str; 22] = [
@@ -71,6 +72,7 @@ exact_max = 50000
 interval_hours = 24
 keep = 7
 log_seconds = 5
+[embedder]
 [webhooks]
 allow = ""
 timeout_ms = 15000
@@ -218,17 +220,25 @@ pub enum EmbedderKind {
 pub struct Embedder {
     #[serde(default)]
     pub kind: EmbedderKind,
-    /// Folder with `manifest.json`, the model and its tokenizer.
-    #[serde(default)]
+    /// Folder with `manifest.json`, the model and its tokenizer. Empty if absent and none is installed.
+    #[serde(default = "installed_model")]
     pub model: PathBuf,
-    /// The ONNX Runtime library.
-    #[serde(default)]
+    /// The ONNX Runtime library. Empty if absent and none is installed.
+    #[serde(default = "installed_library")]
     pub library: PathBuf,
     /// Threads of the embedder. Each has a session of about 215 MB.
     #[serde(default = "default_threads")]
     pub threads: usize,
     /// Memories per second that a change of the model embeds at most. If absent, as many as it can.
     pub change_per_second: Option<NonZeroU32>,
+}
+
+fn installed_model() -> PathBuf {
+    installed().map(|it| it.model).unwrap_or_default()
+}
+
+fn installed_library() -> PathBuf {
+    installed().map(|it| it.library).unwrap_or_default()
 }
 
 pub(super) fn default_threads() -> usize {

@@ -89,9 +89,9 @@ impl Manifest {
 pub(crate) fn missing<E: Display>(path: &Path) -> impl Fn(E) -> String {
     move |reason| {
         format!(
-            "cannot use {}: {reason}. `make setup` in Hearth's repository fetches the model and \
-             ONNX Runtime; embedder.model and embedder.library name their locations",
-            path.display()
+            "cannot use {:?}: {reason}. Hearth's packages and `make setup` in its repository install \
+             the model and ONNX Runtime; embedder.model and embedder.library name others",
+            path
         )
     }
 }
