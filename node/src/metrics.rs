@@ -156,6 +156,7 @@ const METRICS: &[Metric<u64>] = &[
     ("quarantined", "1 if this node is quarantined, else 0.", |s| {
         u64::from(s.status.quarantine.is_some())
     }),
+    ("voters", "Voters of the cluster.", |s| s.node.raft.voters() as u64),
     ("raft_term", "Current Raft term.", |s| s.status.term),
     ("raft_last_log_index", "Index of the last log entry.", |s| s.status.last_log_index),
     ("raft_commit_index", "Index of the last committed log entry.", |s| s.status.commit_index),

@@ -18,6 +18,7 @@ use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::fault::Fault;
 use crate::forward;
 use crate::grants::{Grant, GrantRequest};
+use crate::membership::maintenance::CONTACT_AGE_MAX;
 use crate::membership::operations::{Operations, status};
 use crate::network::client::causes;
 use crate::operation::{
@@ -286,6 +287,19 @@ impl Handle {
         let others =
             status(shared).members.into_iter().filter(|member| member.node != shared.local.node);
         others.filter_map(|member| Some((member.node, member.lag?))).collect()
+    }
+
+    /// Voters that may fail before writes stop: those in contact, less a majority. Negative without a
+    /// majority. `None` on nodes that do not lead.
+    pub fn failure_tolerance(&self) -> Option<i64> {
+        let shared = self.shared().filter(|shared| shared.leads())?;
+        let voters = shared.voters();
+        let in_contact = |member: &MemberStatus| {
+            let silence = member.last_contact_ms.map_or(Duration::MAX, Duration::from_millis);
+            voters.contains(&member.node) && silence < CONTACT_AGE_MAX
+        };
+        let reachable = status(shared).members.into_iter().filter(in_contact).count();
+        Some(reachable as i64 - (voters.len() / 2 + 1) as i64)
     }
 
     /// Whether this node leads.

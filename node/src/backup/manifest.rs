@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use storage::backup::CopiedState;
 use storage::model::cluster::Model;
 
+use crate::build::VERSION;
 use crate::error::text;
 
 /// The format of this version. Another one is rejected.
@@ -76,7 +77,7 @@ impl Manifest {
             format: FORMAT,
             id: format!("{}-{}", created_at.strftime("%Y%m%dT%H%M%S.%3fZ"), hex::encode(random)),
             created_at,
-            version: env!("CARGO_PKG_VERSION").into(),
+            version: VERSION.into(),
             level: state.cluster.release.level,
             cluster: hex::encode(state.cluster.id),
             node,

@@ -14,6 +14,7 @@ use tokio::task::block_in_place;
 
 use crate::backup::manifest::{FileOf, Manifest, ModelOf};
 use crate::backup::store::Store;
+use crate::build::VERSION;
 use crate::error::{cannot, text};
 use crate::identity::{self, BegunRestoration};
 
@@ -40,8 +41,7 @@ impl Restoration {
         if manifest.level > LEVEL {
             return Err(format!(
                 "the backup needs version {} or later: this is {}",
-                manifest.version,
-                env!("CARGO_PKG_VERSION")
+                manifest.version, VERSION
             ));
         }
         let log = store.log_end(&manifest.cluster).await?;

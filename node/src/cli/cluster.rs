@@ -259,6 +259,10 @@ fn status_text(status: &Value) -> String {
             member["address"].as_str().unwrap_or_default(),
         );
     }
+    let members = status["members"].as_array().into_iter().flatten();
+    if members.filter(|member| member["role"] != "learner").count() == 2 {
+        table += "\nTwo nodes vote: if one of them fails, writes stop. Add a third.";
+    }
     table
 }
 

@@ -167,6 +167,9 @@ async fn advance_membership(
     // Removed voters leave the cluster; they do not stay as learners.
     let changed = shared.raft.change_membership(change, false);
     match tokio::time::timeout(CHANGE_TIMEOUT, changed).await {
+        Ok(Ok(_)) if shared.voters().len() == 2 => tracing::warn!(
+            "the cluster has two voters: if one of them fails, writes stop. Add a third"
+        ),
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::warn!(%error, "membership change failed"),
         Err(_) => tracing::warn!("membership change not committed in time; it continues"),
