@@ -1,9 +1,10 @@
 //! The alerts of `deploy/alerts.yml` are valid, fire for their causes, and ask for metrics that nodes
-//! have. The metrics follow the conventions of Prometheus.
+//! have. So do the dashboards of `deploy/grafana`. The metrics follow the conventions of Prometheus.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
@@ -46,11 +47,13 @@ fn alerts_are_valid_and_fire_for_their_causes() {
     promtool(&["check", "rules", "alerts.yml"]);
     promtool(&["test", "rules", "alerts_test.yml"]);
     let tests = std::fs::read_to_string(deploy("alerts_test.yml")).unwrap();
-    let manual = std::fs::read_to_string(deploy("../docs/operations.md")).unwrap();
+    let manual = std::fs::read_to_string(deploy("../docs/alerts.md")).unwrap();
     assert!(names().len() > 20);
     for name in names() {
         assert!(tests.contains(&format!("alertname: {name}\n")), "no test of {name}");
-        assert!(manual.contains(&format!("`{name}`")), "docs/operations.md lacks {name}");
+        assert!(manual.contains(&format!("\n## {name}\n")), "docs/alerts.md lacks {name}");
+        let runbook = format!("runbook_url: \"docs/alerts.md#{}\"\n", name.to_lowercase());
+        assert!(rules().contains(&runbook), "deploy/alerts.yml lacks {runbook}");
     }
 }
 
@@ -87,8 +90,9 @@ impl Prometheus {
 
     /// Data of a successful request to its API.
     async fn get(&self, cluster: &Cluster, path: &str, query: &str) -> Option<Value> {
-        let url = format!("{}/api/v1/{path}?query={}", self.url, query.replace(' ', "%20"));
-        let body: Value = cluster.client.get(url).send().await.ok()?.json().await.ok()?;
+        let url = format!("{}/api/v1/{path}", self.url);
+        let request = cluster.client.get(url).query(&[("query", query)]);
+        let body: Value = request.send().await.ok()?.json().await.ok()?;
         (body["status"] == "success").then(|| body["data"].clone())
     }
 
@@ -137,6 +141,73 @@ async fn prometheus_finds_every_metric_of_the_alerts() {
     for alert in ["HearthNoLeader", "HearthQuorumLost"] {
         eventually(alert, async || firing(alert).await, |alerts| *alerts > 0).await;
     }
+}
+
+/// What a dashboard shows without its cause.
+const EMPTY: [&str; 4] = [
+    // No alert fires, no request fails.
+    "ALERTS{alertname=~\"Hearth.+\", alertstate=\"firing\"}",
+    "status=~\"5..\"",
+    // The first scheduled backup takes a minute.
+    "hearth_backup_newest_timestamp_seconds",
+    // No tenant has reached a limit.
+    "hearth_tenant_rejected_total",
+];
+
+/// Title of the panel and expression of each target in `panels`.
+fn expressions(panels: &Value) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for panel in array(panels) {
+        if panel["panels"].is_array() {
+            found.extend(expressions(&panel["panels"]));
+        }
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let mut text = string(&target["expr"]).to_owned();
+            for (variable, value) in [
+                ("$__rate_interval", "1m"),
+                ("$__range", "1h"),
+                ("$job", "hearth"),
+                ("$instance", ".+"),
+                ("$tenant", ".+"),
+            ] {
+                text = text.replace(variable, value);
+            }
+            assert!(!text.contains('$'), "{text}");
+            found.push((string(&panel["title"]).to_owned(), text));
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn prometheus_answers_every_dashboard() {
+    let place = tempfile::tempdir().unwrap();
+    let options = options().nodes(3).env("HEARTH__BACKUP__URL", place.path().to_str().unwrap());
+    let cluster = options.start();
+    let prometheus = Prometheus::start(&cluster);
+    let (mut files, texts) = (0, AtomicUsize::new(0));
+    for file in std::fs::read_dir(deploy("grafana")).unwrap().map(Result::unwrap) {
+        let board: Value = serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap();
+        files += 1;
+        for (title, expression) in expressions(&board["panels"]) {
+            let what = format!("{:?}, {title}: {expression} has data", file.file_name());
+            let answered = async || {
+                // Rates need requests at each scrape, and texts that no cache has.
+                let text = format!("memory {}", texts.fetch_add(1, Ordering::Relaxed));
+                cluster.create(&labelled(&text)).await;
+                cluster.post("/agent/search", &json!({"query": text})).await;
+                drop(cluster.get("/agent/hot_nodes").await);
+                drop(cluster.bare_request(Method::GET, "/api/v1/agent/nodes").try_send().await);
+                prometheus.get(&cluster, "query", &expression).await
+            };
+            let is_answered = |data: &Option<Value>| {
+                let has_cause = !EMPTY.iter().any(|empty| expression.contains(empty));
+                data.as_ref().is_some_and(|it| !has_cause || !array(&it["result"]).is_empty())
+            };
+            eventually(&what, answered, is_answered).await;
+        }
+    }
+    assert_eq!(files, 4);
 }
 
 #[tokio::test]
