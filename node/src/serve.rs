@@ -91,7 +91,6 @@ pub(crate) async fn serve(
     starting.open(operator_routes);
     let [public, operator, peer] = addresses;
     tracing::info!(%public, %operator, %peer, "listening");
-    service_manager::report(ProcessState::Serves);
     tokio::spawn(fault.guard(service_manager::watchdog_task()));
     let reloader = Reloader {
         config: config.clone(),
@@ -104,8 +103,16 @@ pub(crate) async fn serve(
     };
     tokio::spawn(fault.guard(reloader.reload_task(hangups)));
 
+    // Others may start once this node is up. Alone, it is up when its admin key is there.
+    let waits_for_others = config.cluster.members.len() > 1;
+    if waits_for_others {
+        service_manager::report(ProcessState::Serves);
+    }
     if bootstrap && raft.status().quarantine.is_none() {
         bootstrap_cluster(&config, raft, reader, &embedder).await?;
+    }
+    if !waits_for_others {
+        service_manager::report(ProcessState::Serves);
     }
     tokio::spawn(fault.guard(ModelChanges::new(&engine, embedder, &config).run()));
     tokio::spawn(fault.guard(sender.webhook_task()));

@@ -82,8 +82,8 @@ impl Config {
 
     /// Names of this node on the operator's listener, besides addresses and names without a dot.
     pub(crate) fn known_hosts(&self) -> Vec<String> {
-        let peer = self.peer.address.as_deref().and_then(|address| address.rsplit_once(':'));
-        let own = peer.map(|(host, _)| host.to_owned());
+        let address = self.peer.advertised_address();
+        let own = address.rsplit_once(':').map(|(host, _)| host.to_owned());
         self.operator.hosts.iter().cloned().chain(own).collect()
     }
 
@@ -106,15 +106,9 @@ impl Config {
         if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
             return Err(format!("{key} must be 1 or more"));
         }
-        let is_reachable = peer.address.is_some() || !peer.listen.ip().is_unspecified();
         let election_min_ms = raft.heartbeat_ms.saturating_mul(HEARTBEATS_PER_ELECTION);
         let rules = [
             (!node.tenant.trim().is_empty(), "node.tenant must not be empty"),
-            (
-                is_reachable,
-                "peer.address is required: peer.listen names no address that other nodes can \
-                 connect to",
-            ),
             (
                 !public.plain_http || public.listen.ip().is_loopback(),
                 "public.plain_http sends keys and memories unencrypted: public.listen must be a \
@@ -310,8 +304,10 @@ mod tests {
         assert!(with(&[("HEARTH__NODE__TENANT", " ")]).unwrap_err().contains("node.tenant"));
         assert!(with(&[("HEARTH__RAFT__HEARTBEAT_MS", "401")]).unwrap_err().contains("election"));
         assert!(with(&[("HEARTH__RAFT__ELECTION_MAX_MS", "1200")]).unwrap_err().contains("max_ms"));
-        let everywhere = with(&[("HEARTH__PEER__LISTEN", "0.0.0.0:4282")]);
-        assert!(everywhere.unwrap_err().contains("peer.address"));
+        let loopback = with(&[("HEARTH__PEER__LISTEN", "127.0.0.1:4282")]).unwrap();
+        assert_eq!(loopback.peer.advertised_address(), "127.0.0.1:4282");
+        let machine = with(&[]).unwrap().peer.advertised_address();
+        assert!(machine.ends_with(":4282") && !machine.starts_with("0.0.0.0"), "{machine}");
     }
 
     #[test]

@@ -161,7 +161,8 @@ pub struct Operator {
 pub struct Peer {
     /// Address and port.
     pub listen: SocketAddr,
-    /// Host and port for other nodes; `listen` if absent.
+    /// Host and port for other nodes. If absent, `listen`, with the name of this machine in place of an
+    /// unspecified address.
     pub address: Option<String>,
     /// PEM file with the authority that signed the certificates of all nodes.
     pub authority: PathBuf,
@@ -174,7 +175,12 @@ pub struct Peer {
 impl Peer {
     /// Host and port that other nodes connect to.
     pub fn advertised_address(&self) -> String {
-        self.address.clone().unwrap_or_else(|| self.listen.to_string())
+        let machine = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let listen = || match self.listen.ip().is_unspecified() {
+            true => format!("{}:{}", machine(), self.listen.port()),
+            false => self.listen.to_string(),
+        };
+        self.address.clone().unwrap_or_else(listen)
     }
 }
 
