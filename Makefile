@@ -23,7 +23,7 @@ BUILD := deploy/setup/packages.sh && python3 deploy/setup/build.py
 BIN := $(CACHE)/bin/hearth
 DENY := "$(CACHE)/deny/bin/cargo-deny" --log-level error
 
-.PHONY: demo test test-ui dashboard lint audit build bin install conformance bench bench-large eval soak setup env
+.PHONY: demo test test-ui test-deploy dashboard lint audit build release bin install conformance bench bench-large eval soak setup env
 
 demo:
 	@$(BUILD) hearth
@@ -53,23 +53,25 @@ audit:
 
 # The optimised binary. Without its symbols, which are in a file beside it: debuggers and perf find them.
 build: setup
-	@cargo build --release -p node
+	@HEARTH_COMMIT=$$(git describe --always --dirty --abbrev=12 --match nothing) cargo build --release -p node
 	@mkdir -p "$(CACHE)/bin"
 	@objcopy --only-keep-debug $(CARGO_TARGET_DIR)/release/hearth "$(BIN).debug"
 	@cd "$(CACHE)/bin" && objcopy --strip-all --add-gnu-debuglink=hearth.debug \
 	    $(CARGO_TARGET_DIR)/release/hearth "$(BIN).new" && mv "$(BIN).new" "$(BIN)"
 
+# The packages of a release, in dist. The working tree has no changes; MINISIGN_KEY names a key to sign with.
+DIST ?= dist
+release: setup
+	@deploy/package/release.sh "$(CACHE)" "$(DIST)"
+
 # Prints the path of the binary that `make build` makes.
 bin:
 	@echo "$(BIN)"
 
-# Installs the binary, its completions and its manual pages below PREFIX.
+# Installs below PREFIX what a package has: the binary, its model and library, completions and manual pages.
 PREFIX ?= /usr/local
 install: build
-	@install -D "$(BIN)" "$(DESTDIR)$(PREFIX)/bin/hearth"
-	@"$(BIN)" shell manual "$(DESTDIR)$(PREFIX)/share/man/man1"
-	@mkdir -p "$(DESTDIR)$(PREFIX)/share/bash-completion/completions"
-	@"$(BIN)" shell completions bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hearth"
+	@python3 deploy/package/dist.py tree "$(BIN)" "$(DESTDIR)$(PREFIX)"
 	@echo 'install: $(DESTDIR)$(PREFIX)/bin/hearth'
 
 # The conformance suite of the Model Context Protocol and its Inspector, against a cluster.
@@ -82,6 +84,19 @@ conformance: setup
 dashboard: setup
 	@deploy/setup/node.sh "$(CACHE)" api/ui dashboard
 	@api/ui/build.sh "$(CACHE)"
+
+# The packages of a quick build: installed, started, killed, upgraded and removed. Needs root.
+test-deploy:
+	@deploy/setup/packages.sh packaging
+	@deploy/setup/packages.sh containers
+	@deploy/setup/pypi.sh "$(CACHE)" packaging
+	@deploy/setup/debian.sh "$(CACHE)"
+	@$(BUILD) hearth
+	@strip -o "$(CACHE)/quick-hearth" "$(CARGO_TARGET_DIR)/debug/hearth"
+	@rm -rf "$(CACHE)/quick-dist"
+	@python3 deploy/package/dist.py dist --fast "$(CACHE)/quick-hearth" "$(CACHE)/quick-dist"
+	@lintian --fail-on error "$(CACHE)"/quick-dist/*.deb
+	@python3 tests/deploy/run.py "$(CACHE)" "$(CACHE)/quick-dist"
 
 # The dashboard in a browser, against clusters of three nodes. Fails if its sources build another
 # api/ui/dist.

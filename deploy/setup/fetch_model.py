@@ -7,10 +7,11 @@ usage: fetch_model.py CACHE_DIR [--keep-work]
                                       tokenizer.json   as published
                                       manifest.json    what the model is, and the hashes
     CACHE_DIR/onnxruntime/libonnxruntime.so.1.31.1     as published
+                          LICENSE, ThirdPartyNotices.txt
 
 All downloads use pip, so its settings apply: index, mirror, proxy, certificates, a folder of
-wheels. Nothing is installed outside CACHE_DIR. Each of the four files is checked against a SHA-256
-pinned below. If all four are correct, the script stops there and needs no network. Files are made
+wheels. Nothing is installed outside CACHE_DIR. Each file is checked against a SHA-256
+pinned below. If all are correct, the script stops there and needs no network. Files are made
 in CACHE_DIR/model-work and renamed once they are checked, so an interrupted run leaves no partial
 file. Of two runs at once, one waits.
 
@@ -61,8 +62,12 @@ ONNX_BUILD_PACKAGES = [
 ]
 
 RUNTIME_PACKAGE = "onnxruntime==1.31.1"
-RUNTIME_FOLDER = "onnxruntime/capi"
+RUNTIME_FOLDER = "onnxruntime"
 RUNTIME_FILE = "libonnxruntime.so.1.31.1"
+RUNTIME_LICENCES = {
+    "LICENSE": "2f07c72751aed99790b8a4869cf2311df85a860b22ded05fa22803587a48922c",
+    "ThirdPartyNotices.txt": "143764b952fdb1a7c69ce653bfba74a7744d6a8a573bfb73e235fba356c83de3",
+}
 RUNTIME_SHA256 = {
     "x86_64": "fc44112fbe06d7d689c57e11d3862031f64711007e4ee020f8eed5185fd2c1d3",
     "aarch64": "8aa3b76b28c778a2b1dd660d34161adb1d508c9ccd04ff9dc80e26eca5df8467",
@@ -100,7 +105,7 @@ def main():
     # The manifest is renamed last, so the files that it names exist whenever it does.
     model_files = {**MANIFEST["files"], "manifest.json": sha256(MANIFEST_TEXT.encode())}
     parts = [
-        Part(cache / "onnxruntime", {RUNTIME_FILE: runtime_sha256()}, make_runtime),
+        Part(cache / "onnxruntime", {RUNTIME_FILE: runtime_sha256(), **RUNTIME_LICENCES}, make_runtime),
         Part(cache / "models" / MODEL, model_files, make_model),
     ]
 
@@ -133,7 +138,8 @@ def make_model(work):
 
 def make_runtime(work):
     wheel = download(RUNTIME_PACKAGE, "24 MB", work)
-    take_from_wheel(wheel, RUNTIME_FOLDER, {RUNTIME_FILE: runtime_sha256()}, work)
+    take_from_wheel(wheel, f"{RUNTIME_FOLDER}/capi", {RUNTIME_FILE: runtime_sha256()}, work)
+    take_from_wheel(wheel, RUNTIME_FOLDER, RUNTIME_LICENCES, work)
 
 
 def runtime_sha256():

@@ -1,16 +1,36 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that a build needs. Does nothing if they are installed. The
-# built binary needs none of them.
+# Installs the Debian packages that a build needs, or packaging, or tests with containers. Does nothing
+# if they are installed. The built binary needs none of them.
+#
+#   deploy/setup/packages.sh [build | packaging | containers]
 set -euo pipefail
 
 missing=()
-command -v clang >/dev/null || missing+=(clang) # compiles RocksDB in half the time of g++
-ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 || missing+=(libclang-dev) # bindgen
-[ -f "/usr/lib/$(uname -m)-linux-gnu/libjemalloc_pic.a" ] || missing+=(libjemalloc-dev) # the allocator
-command -v python3 >/dev/null || missing+=(python3)
-python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
-command -v curl >/dev/null || missing+=(curl)
-command -v ip >/dev/null || missing+=(iproute2) # tests in a network of their own
+has() { command -v "$1" >/dev/null; }
+case ${1:-build} in
+    build)
+        has clang || missing+=(clang) # compiles RocksDB in half the time of g++
+        ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 || missing+=(libclang-dev) # bindgen
+        [ -f "/usr/lib/$(uname -m)-linux-gnu/libjemalloc_pic.a" ] || missing+=(libjemalloc-dev) # the allocator
+        has python3 || missing+=(python3)
+        python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
+        has curl || missing+=(curl)
+        has ip || missing+=(iproute2) # tests in a network of their own
+        ;;
+    packaging)
+        has dh || missing+=(debhelper) # makes the Debian package
+        has lintian || missing+=(lintian) # checks it
+        has minisign || missing+=(minisign) # signs a release
+        ;;
+    containers)
+        has podman || missing+=(podman)
+        has buildah || missing+=(buildah)
+        has runc || missing+=(runc) # crun does not run in all cgroups
+        [ -x /usr/lib/cni/bridge ] || missing+=(containernetworking-plugins)
+        has debootstrap || missing+=(debootstrap) # base of images and of machines
+        has systemd-nspawn || missing+=(systemd-container) # machines with systemd
+        ;;
+esac
 
 [ ${#missing[@]} -eq 0 ] && exit 0
 if ! command -v apt-get >/dev/null; then

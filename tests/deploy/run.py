@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Tests of the packages in a folder: each is installed, started, used, killed and upgraded.
+
+usage: run.py CACHE DIST [wheels | debian]
+
+What an operator types stands in docs/installation.md: a test reads its commands there. Needs root, and what
+`deploy/setup/packages.sh containers` installs. Standard library only.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from machine import Machine, Network, run
+
+ROOT = Path(__file__).resolve().parents[2]
+MANUAL = (ROOT / "docs/installation.md").read_text()
+
+
+def main(cache, dist, *wanted):
+    tests = {"wheels": wheels, "debian": debian}
+    for name, test in tests.items():
+        if wanted and name not in wanted:
+            continue
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory() as work:
+            test(Path(cache), Path(dist).absolute(), Path(work))
+        print(f"test-deploy: {name} passed in {time.monotonic() - began:.0f} s", flush=True)
+
+
+def documented(command):
+    """A command that docs/installation.md has."""
+    assert f"    {command}\n" in MANUAL, f"docs/installation.md lacks: {command}"
+    return command
+
+
+def wheels(cache, dist, work):
+    """A newcomer's first minute: a fresh environment, three wheels, a cluster, a search by meaning."""
+    began = time.monotonic()
+    environment = work / "environment"
+    run("python3", "-m", "venv", "--without-pip", environment)
+    install = "pip install --no-index --find-links dist hearth-memory-server"
+    documented(install)
+    pip = ["python3", "-m", "pip", "--python", environment / "bin/python", "--disable-pip-version-check"]
+    run(*pip, "install", "--no-index", "--find-links", dist, "hearth-memory-server")
+    hearth = environment / "bin/hearth"
+    # As a newcomer's machine: without the cache of a build.
+    empty = {"HOME": str(work), "PATH": "/usr/bin:/bin"}
+    cluster = subprocess.Popen([hearth, "dev", "--base-port", "0"], stdout=subprocess.PIPE, text=True, env=empty)
+    try:
+        for line in cluster.stdout:
+            if "Hearth is ready" in line:
+                break
+        else:
+            raise AssertionError("hearth dev ended")
+        command = lambda *words: subprocess.run([hearth, *words], capture_output=True, text=True, check=True, env=empty).stdout
+        command("add", "The user prefers metric units.")
+        found = command("search", "which units should I answer in?")
+        assert "metric units" in found, found
+    finally:
+        cluster.terminate()
+        cluster.wait(60)
+    seconds = time.monotonic() - began
+    assert seconds < 60, f"the first minute took {seconds:.0f} s"
+
+
+def debian(cache, dist, work):
+    """An operator's first week: one machine, then three, a crash, a lost disk, an upgrade, a removal."""
+    names = {1: "node-1", 2: "node-2", 3: "node-3"}
+    [package] = dist.glob("hearth_*.deb")
+    with Network() as network:
+        machines = []
+        try:
+            for number in names:
+                machines.append(Machine(network, work, cache / "debian.tar", number, names))
+                machines[-1].copy_to(package, "/root")
+            first_week([machine.booted() for machine in machines], package, work)
+        finally:
+            for machine in machines:
+                machine.end()
+
+
+def first_week(machines, package, work):
+    one, two, three = machines
+    for machine in machines:
+        machine.run(f"apt-get install --yes --no-install-recommends ./{package.name}")
+        assert machine.try_run("systemctl is-active hearth").returncode != 0, "the operator starts it"
+    # One machine, as the package is.
+    one.run(documented("systemctl enable --now hearth"))
+    status = one.run("systemctl status --no-pager hearth")
+    assert 'Status: "serves"' in status, status
+    login(one)
+    one.run("hearth add 'The user prefers metric units.'")
+    assert "metric units" in one.run("hearth search 'which units should I answer in?'")
+    # It grows to three, with certificates of the same authority.
+    for number, machine in enumerate(machines, 1):
+        if machine is one:
+            continue
+        one.run(f"hearth certs --folder /etc/hearth/authority --node {number} --host node-{number} --host localhost")
+        machine.copy_to(one.root / f"etc/hearth/authority/node-{number}", "/etc/hearth")
+        machine.run(documented("chown root:hearth /etc/hearth/*.pem /etc/hearth/*.key"))
+        machine.run(documented("chmod 640 /etc/hearth/*.pem /etc/hearth/*.key"))
+        machine.run(f"sed -i -e 's/^id = 1$/id = {number}/' -e 's/^members = .*/{MEMBERS}/' /etc/hearth/hearth.toml")
+        machine.run("systemctl enable --now hearth")
+        one.run(f"hearth cluster --config /etc/hearth/hearth.toml add --id {number} --address node-{number}:4282")
+    voters = lambda text: text.count(" voter ") == 2 and " leader " in text
+    one.eventually("all three vote", STATUS, voters)
+    login(three, one)
+    assert "metric units" in three.run("hearth search 'which units should I answer in?'")
+    # The process of the leader dies: systemd starts it again, and no write is lost.
+    one.run("systemctl kill --signal=KILL --kill-whom=main hearth")
+    three.run("hearth add 'Written while the first node was down.'")
+    one.eventually("systemd starts it again", "systemctl is-active hearth", lambda text: text == "active\n")
+    # The disk of a node is lost. It returns under a new id.
+    three.run("systemctl stop hearth; rm -rf /var/lib/hearth/*")
+    three.run("sed -i 's/^id = 3$/id = 4/' /etc/hearth/hearth.toml")
+    three.run("systemctl start --no-block hearth")
+    one.eventually(
+        "the node is replaced",
+        "hearth cluster --config /etc/hearth/hearth.toml replace 3 --new-id 4",
+        lambda text: "Node 4 votes." in text or "was added" in text,
+    )
+    one.eventually("all three vote", STATUS, voters)
+    three.eventually("it has all memories", "hearth search 'while the first node was down'", lambda text: "Written while" in text)
+    # An upgrade, machine by machine, while an agent writes.
+    upgraded = next_version(package, work)
+    for machine in machines:
+        machine.copy_to(upgraded, "/root")
+        machine.run(f"apt-get install --yes --no-install-recommends ./{upgraded.name}")
+        machine.eventually("it is ready again", "hearth health --config /etc/hearth/hearth.toml && echo it is ready", lambda text: "it is ready" in text)
+        three.run("hearth add 'Written during the upgrade.'")
+    assert one.run("dpkg-query --show --showformat='${Version}' hearth").endswith("+next")
+    assert "metric units" in one.run("hearth search 'which units should I answer in?'")
+    # A purge keeps memories.
+    said = two.run("apt-get purge --yes hearth")
+    assert "stay" in said and two.run("ls /var/lib/hearth /etc/hearth/node.key"), said
+    assert two.try_run("pgrep hearth").returncode != 0, "its process has ended"
+    one.run("hearth add 'Two nodes are left.'")
+
+
+STATUS = "hearth cluster --config /etc/hearth/hearth.toml status"
+MEMBERS = 'members = "1=node-1:4282, 2=node-2:4282, 3=node-3:4282"'
+
+
+def login(machine, of=None):
+    """Writes a profile for root, with the first key of the node `of`."""
+    key = (of or machine).root / "var/lib/hearth/admin.key"
+    (machine.root / "root/admin.key").write_text(key.read_text())
+    machine.run("hearth login --url https://localhost:4280 --ca /etc/hearth/ca.pem --key-file /root/admin.key")
+
+
+def next_version(package, work):
+    """The same package under a higher version."""
+    folder = work / "next"
+    run("dpkg-deb", "--raw-extract", package, folder)
+    control = folder / "DEBIAN/control"
+    lines = [f"{line}+next" if line.startswith("Version: ") else line for line in control.read_text().splitlines()]
+    control.write_text("\n".join(lines) + "\n")
+    target = work / package.name.replace("_amd64", "+next_amd64").replace("_arm64", "+next_arm64")
+    run("dpkg-deb", "-Zgzip", "-z1", "--build", "--root-owner-group", folder, target)
+    return target
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
