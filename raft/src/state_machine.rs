@@ -29,8 +29,8 @@ use futures::{Stream, TryStreamExt};
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend};
 use parking_lot::Mutex;
-use storage::model::cluster::Position;
-use storage::{ApplyOutcome, EntryBody, Flusher, Reader, Received, Writer, codec};
+use storage::model::cluster::{Cluster, Position};
+use storage::{ApplyOutcome, EntryBody, Flusher, Reader, Received, View, Writer, codec};
 use tokio::sync::watch;
 
 use crate::fault::Fault;
@@ -89,6 +89,17 @@ pub(crate) fn apply(writer: &mut Writer, entry: Entry) -> storage::Result<ApplyO
     writer.apply(storage::Entry { index, log_id, body })
 }
 
+/// Makes the state durable if it has other members than before. After a crash, a node must know the
+/// incarnations of all voters before it replays its log: one that lost its disk would get requests for its
+/// vote under its former id, and accept entries under it.
+fn keep_members(writer: &Writer, before: Option<&Cluster>) -> storage::Result<()> {
+    let after = writer.reader().cluster()?;
+    if after.as_deref().map(|it| &it.members) == before.map(|it| &it.members) {
+        return Ok(());
+    }
+    writer.flusher().flush().map(drop)
+}
+
 impl RaftStateMachine<TypeConfig> for StateMachine {
     type SnapshotData = SnapshotState;
     type SnapshotBuilder = Builder;
@@ -112,8 +123,9 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             let apply_all = move |writer: &mut Writer| {
                 let _step = steps.start();
                 pass.into_iter().try_for_each(|(entry, responder)| {
-                    let index = entry.log_id.index();
+                    let (index, before) = (entry.log_id.index(), writer.reader().cluster()?);
                     let outcome = apply(writer, entry)?;
+                    keep_members(writer, before.as_deref())?;
                     applied.send_replace(index);
                     if let Some(responder) = responder {
                         responder.send(outcome);

@@ -219,6 +219,23 @@ async fn damaged_node_is_replaced_by_one_command() {
     assert!(log.contains("hearth cluster replace"), "{log}");
     let new = NewNode::instead_of(damaged);
     let _process = new.serve();
+/// The others have nothing but their logs after a crash. They must know even then whose vote counts.
+#[tokio::test]
+async fn wiped_disk_has_no_vote_after_a_crash() {
+    let cluster = options().nodes(3).start();
+    cluster.create(&labelled("kept by the others")).await;
+    converged(&cluster).await;
+    cluster.nodes().for_each(Node::kill);
+    let wiped = cluster.at(2);
+    wipe(wiped);
+    let mut process = wiped.serve_with(&[]);
+    wiped.up().await;
+    cluster.at(0).start_with(&[]);
+    assert!(!process.ended().await, "{}", process.log());
+    assert!(process.log().contains("with a new id"), "{}", process.log());
+    assert!(!process.log().contains("this node has a leader"), "{}", process.log());
+}
+
     let old = damaged.id().to_string();
     let replace = ["cluster", "--ops", leader.ops(), "replace", &old, "--new-id", "4"];
     // It fails until the new node listens.
