@@ -259,7 +259,12 @@ mod tests {
     fn open_listener_without_key_is_a_fault() {
         let check = |address: &str, key_file: Option<&str>| {
             let (listen, hosts) = (address.parse().unwrap(), Vec::new());
-            operator_listener(&Operator { listen, key_file: key_file.map(Into::into), hosts })
+            operator_listener(&Operator {
+                listen,
+                health_listen: None,
+                key_file: key_file.map(Into::into),
+                hosts,
+            })
         };
         for address in ["0.0.0.0:0", "[::]:0"] {
             let fault = check(address, None).unwrap_err();

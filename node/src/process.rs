@@ -90,19 +90,21 @@ fn check_instruction_sets(sets: &[(&str, bool)]) -> Result<(), String> {
     }
 }
 
-/// Waits for SIGINT or SIGTERM; with `while_stdin_open` also for the end of standard input.
-pub(crate) async fn stop_requested(while_stdin_open: bool) {
-    let Ok((mut interrupt, mut terminate)) = signals() else {
-        tracing::error!("cannot receive signals: stopping");
-        return;
-    };
-    // The parent process holds the other end of the pipe.
-    let (mut stdin, mut sink) = (tokio::io::stdin(), tokio::io::sink());
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        _ = tokio::io::copy(&mut stdin, &mut sink), if while_stdin_open => {}
-    }
+/// The request to stop: SIGINT or SIGTERM; with `while_stdin_open` also the end of standard input. From
+/// this call on, signals end the process in no other way.
+pub(crate) fn stop_request(
+    while_stdin_open: bool,
+) -> Result<impl Future<Output = ()> + Send, String> {
+    let (mut interrupt, mut terminate) = signals().map_err(cannot("receive signals"))?;
+    Ok(async move {
+        // The parent process holds the other end of the pipe.
+        let (mut stdin, mut sink) = (tokio::io::stdin(), tokio::io::sink());
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = tokio::io::copy(&mut stdin, &mut sink), if while_stdin_open => {}
+        }
+    })
 }
 
 /// SIGHUP, which does not end the process from here on.

@@ -1,16 +1,18 @@
 //! The composition root: opens the parts of a node, connects them, and stops them in order.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::{App, Metrics, PublicOptions, SAMPLE_INTERVAL, random_bytes};
 use axum_server::Handle as ServerHandle;
 use axum_server::tls_rustls::RustlsConfig;
+use futures::FutureExt;
 use jiff::Timestamp;
 use prometheus::Registry;
 use prometheus::core::Collector;
 use raft::Timings;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::background::BackgroundTasks;
@@ -28,7 +30,7 @@ use crate::listeners::{Shared, listen, serve_operator, serve_peers, serve_public
 use crate::memory::memory_task;
 use crate::metrics::{NodeMetrics, process_metrics};
 use crate::model_change::ModelChanges;
-use crate::process::{finished, hangups, start_logging, stop_requested};
+use crate::process::{finished, hangups, start_logging, stop_request};
 use crate::proxy_protocol::Proxies;
 use crate::service_manager::{self, ProcessState};
 use crate::starting::Starting;
@@ -51,18 +53,20 @@ pub(crate) async fn serve(
     while_stdin_open: bool,
 ) -> Result<(), String> {
     begin(&config)?;
-    let hangups = hangups()?;
+    let (hangups, requested) = (hangups()?, stop_request(while_stdin_open)?.shared());
+    let opening = end_before_serving(requested.clone());
     // The first step, so that a second process with the same ports does not touch the data.
     let addresses = [config.public.listen, config.operator.listen, config.peer.listen];
     let [public, operator, peer] = addresses.map(listen);
     let (public_listener, operator_listener, peer_listener) = (public?, operator?, peer?);
+    let health_listener = config.operator.health_listen.map(listen).transpose()?;
     let credentials = Credentials::load(&config)?;
     let public_tls = RustlsConfig::from_config(credentials.public);
     let peer_tls = RustlsConfig::from_config(credentials.peer_server);
     let members = config.cluster.members.values();
     let serve_peers = serve_peers(peer_listener, peer_tls.clone(), members.cloned().collect());
     let (shared, starting) = (Shared::default(), Starting::default());
-    serve_operator(operator_listener, starting.routes(), &shared).map_err(text)?;
+    serve_operators([Some(operator_listener), health_listener], &starting, &shared)?;
     service_manager::report(ProcessState::Opens);
     let embedder = Arc::new(Embedders::start(&config.embedder)?);
     let boot = u64::from_be_bytes(random_bytes());
@@ -89,6 +93,7 @@ pub(crate) async fn serve(
     let public_routes = api::public(&app, public_options(&config))?;
     serve_public(public_listener, client_tls, proxies, public_routes, &shared).map_err(text)?;
     starting.open(operator_routes);
+    opening.abort();
     let [public, operator, peer] = addresses;
     tracing::info!(%public, %operator, %peer, "listening");
     tokio::spawn(fault.guard(service_manager::watchdog_task()));
@@ -121,9 +126,31 @@ pub(crate) async fn serve(
     let ended = tokio::select! {
         cause = raft.fault().closed() => Err(cause),
         cause = shared.fault.closed() => Err(cause),
-        () = stop_requested(while_stdin_open) => Ok(()),
+        () = requested => Ok(()),
     };
     stop(&config, engine, &app, tasks, shared.handle, ended).await
+}
+
+/// Serves operators, and what checks health, from here on.
+fn serve_operators(
+    [operator, health]: [Option<TcpListener>; 2],
+    starting: &Starting,
+    shared: &Shared,
+) -> Result<(), String> {
+    for (listener, routes) in [(operator, starting.routes()), (health, starting.health_routes())] {
+        listener.map_or(Ok(()), |it| serve_operator(it, routes, shared)).map_err(text)?;
+    }
+    Ok(())
+}
+
+/// Ends the process by request as long as there is nothing to end in order. As the first process of a
+/// container, it would ignore a signal without a handler.
+fn end_before_serving(requested: impl Future + Send + 'static) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        requested.await;
+        tracing::info!("stopped before it served");
+        std::process::exit(0)
+    })
 }
 
 /// Starts the log, and checks what needs no part of the node.
@@ -235,6 +262,7 @@ async fn stop(
     service_manager::report(ProcessState::Stops);
     app.drain();
     if ended.is_ok() {
+        tokio::time::sleep(Duration::from_secs(config.public.drain_seconds)).await;
         // First: the last report needs a leader, which this node may fail to be.
         raft.transfer_leadership(Instant::now() + TRANSFER_TIMEOUT).await;
         tasks.stop_reporting().await;

@@ -1,5 +1,5 @@
-//! The operator's listener while the node opens its data: it is alive and not ready, and says how
-//! many memories it has indexed. Then the routes of the operator take over.
+//! The operator's listener, and that of health, while the node opens its data: it is alive and not ready,
+//! and says how many memories it has indexed. Then the routes of the operator take over.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -9,7 +9,11 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use tower_service::Service;
+
+/// The paths of the listener for health and metrics.
+const HEALTH_PATHS: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
 /// The routes of the operator, once they exist.
 #[derive(Clone, Default)]
@@ -23,6 +27,15 @@ impl Starting {
     /// Routes for the listener: those of the operator, as soon as they are [opened](Self::open).
     pub(crate) fn routes(&self) -> Router {
         Router::new().fallback(respond).with_state(self.clone())
+    }
+
+    /// Those of them that need no key.
+    pub(crate) fn health_routes(&self) -> Router {
+        let handle = get(respond);
+        let routes = HEALTH_PATHS
+            .iter()
+            .fold(Router::new(), |routes, path| routes.route(path, handle.clone()));
+        routes.with_state(self.clone())
     }
 
     /// Ends the start. Only the first call counts.
@@ -71,7 +84,12 @@ mod tests {
             assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
             assert!(text.contains("opening, 2000 memories indexed"), "{text}");
         }
+        let mut health = starting.health_routes();
+        let request = Request::get("/api/v1/status").body(Body::empty()).unwrap();
+        assert_eq!(health.call(request).await.unwrap().status(), StatusCode::NOT_FOUND);
         starting.open(Router::new().fallback(async || "opened"));
+        let request = Request::get("/metrics").body(Body::empty()).unwrap();
+        assert_eq!(health.call(request).await.unwrap().status(), StatusCode::OK);
         assert_eq!(get(&starting, "/readyz").await, (StatusCode::OK, "opened".into()));
     }
 }

@@ -19,7 +19,7 @@ use crate::cli::operator::{OperatorAccess, OperatorClient};
 use crate::cli::outset::{Outset, bar, print_faults, temporary};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::process::stop_requested;
+use crate::process::stop_request;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -136,12 +136,12 @@ impl Backup {
                 };
                 tokio::select! {
                     checked = checked => checked,
-                    () = stop_requested(false) => Err("it was interrupted".into()),
+                    () = stop_request(false)? => Err("it was interrupted".into()),
                 }
             }
             BackupCommand::Drill(drill) => tokio::select! {
                 done = drill.run(environment) => done,
-                () = stop_requested(false) => Err("it was interrupted".into()),
+                () = stop_request(false)? => Err("it was interrupted".into()),
             },
             BackupCommand::Prune { place, keep } => {
                 let Pruned { backups, segments, files } = Store::open(&place)?.prune(keep).await?;

@@ -15,13 +15,14 @@ use crate::config::source::{list, members, pauses};
 use crate::installed::installed;
 
 /// The other keys.
-pub(super) const WITHOUT_DEFAULT: [&str; 22] = [
+pub(super) const WITHOUT_DEFAULT: [&str; 23] = [
     "node.id",
     "node.data",
     "node.tenant",
     "public.listen",
     "public.certificate",
     "public.key",
+    "operator.health_listen",
     "operator.key_file",
     "peer.listen",
     "peer.address",
@@ -44,6 +45,7 @@ pub(super) const WITHOUT_DEFAULT: [&str; 22] = [
 pub(super) const DEFAULTS: &str = r#"
 [public]
 plain_http = false
+drain_seconds = 0
 origins = ""
 proxies = ""
 [mcp]
@@ -126,6 +128,8 @@ pub struct Public {
     #[serde(deserialize_with = "list")]
     pub origins: Vec<String>,
     /// Networks of balancers that send the addresses of their clients by the PROXY protocol.
+    /// Seconds that a node which stops waits for balancers, after it is no longer ready.
+    pub drain_seconds: u64,
     #[serde(deserialize_with = "list")]
     pub proxies: Vec<IpNet>,
 }
@@ -148,6 +152,8 @@ pub struct Operator {
     /// Address and port, on loopback or in a network of operators only.
     pub listen: SocketAddr,
     /// File with the operator key, the same on all nodes. Without it, operations on the cluster
+    /// Address and port for health and metrics alone.
+    pub health_listen: Option<SocketAddr>,
     /// are refused.
     pub key_file: Option<PathBuf>,
     /// Names with a dot that requests may use for this node, as `a.example, b.example`.
