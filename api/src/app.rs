@@ -115,6 +115,11 @@ impl App {
         *self.operator_key.write() = key;
     }
 
+    /// Whether a text is the operator key.
+    pub fn is_operator(&self, text: &str) -> bool {
+        self.operator_key().is_some_and(|key| key.matches(text))
+    }
+
     pub(crate) fn operator_key(&self) -> Option<OperatorKey> {
         *self.operator_key.read()
     }

@@ -9,12 +9,14 @@ use std::time::Duration;
 use raft::{Handle, LogCompaction, Serve, Settings, StartError};
 use rustls::ClientConfig;
 use storage::model::cluster::Model;
-use storage::{Flusher, Options, Reader};
+use storage::{Flusher, Options, Reader, View};
+use tokio::runtime;
 
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::error::{cannot, storage_error, text};
-use crate::identity;
+use crate::identity::{self, Identity};
+use crate::join::Joining;
 
 /// The storage and Raft of a running node.
 pub(crate) struct Engine {
@@ -22,17 +24,19 @@ pub(crate) struct Engine {
     pub(crate) flusher: Flusher,
     pub(crate) raft: Handle,
     pub(crate) disk: Disk,
+    pub(crate) identity: Identity,
 }
 
 /// Opens the data folder and starts Raft. Adds the number of indexed memories to `indexed`. A node
 /// whose log lost acknowledged entries, or whose state differs from the majority's, starts
-/// quarantined.
+/// quarantined. `joining` is of a node that found its id itself.
 pub(crate) fn open(
     config: &Config,
     tls: &ClientConfig,
     serve: Serve,
     boot: u64,
     indexed: &Arc<AtomicU64>,
+    joining: Option<&Joining>,
 ) -> Result<Engine, String> {
     let data = &config.node.data;
     let identity = identity::of_folder(data, config.node.id)?;
@@ -42,6 +46,11 @@ pub(crate) fn open(
     let options = Options { exact_max: config.search.exact_max, indexed, ..Options::default() };
     let (writer, reader, log) =
         storage::open(data, options, raft::purged_index).map_err(storage_error(data))?;
+    if let Some(joining) = joining
+        && reader.cluster().map_err(text)?.is_none()
+    {
+        runtime::Handle::current().block_on(joining.check_id(data, &identity))?;
+    }
     let flusher = writer.flusher();
     let (timing, compaction) = (&config.raft, &config.log_compaction);
     let settings = Settings {
@@ -69,7 +78,7 @@ pub(crate) fn open(
         Err(StartError::Storage(error)) => return Err(storage_error(data)(error)),
         Err(error) => return Err(text(error)),
     };
-    Ok(Engine { reader, flusher, raft, disk })
+    Ok(Engine { reader, flusher, raft, disk, identity })
 }
 
 /// Why a node with the model `configured` cannot be part of a cluster with the model `stored`.

@@ -89,6 +89,16 @@ fn find(data: &Path) -> Result<Option<Identity>, String> {
     read.map(Some).map_err(storage_error(data))
 }
 
+/// The node that the folder `data` belongs to, if it belongs to one.
+pub(crate) fn owner(data: &Path) -> Result<Option<u64>, String> {
+    Ok(find(data)?.map(|identity| identity.node))
+}
+
+/// Forgets the identity of a folder whose node never was a member of a cluster.
+pub(crate) fn forget(data: &Path) -> Result<(), String> {
+    std::fs::remove_file(data.join(FILE)).map_err(|error| unusable(data, &error))
+}
+
 /// Reads the identity of folder `data`, which must belong to `node`. `None` without one.
 pub(crate) fn read(data: &Path, node: u64) -> Result<Option<Identity>, String> {
     let Some(identity) = find(data)? else { return Ok(None) };

@@ -23,6 +23,7 @@ mod frames;
 pub mod fuzz;
 mod identity;
 pub mod installed;
+mod join;
 mod labelled_metrics;
 mod listeners;
 mod memory;

@@ -134,10 +134,16 @@ fn server<A>(
     Ok(server)
 }
 
-/// Serves other nodes, with the routes that Raft provides when it starts. `members` are the
-/// configured addresses of members.
-pub(crate) fn serve_peers(listener: TcpListener, tls: RustlsConfig, members: Vec<String>) -> Serve {
+/// Serves other nodes, with the routes that Raft provides when it starts, and `others`. `members` are
+/// the configured addresses of members.
+pub(crate) fn serve_peers(
+    listener: TcpListener,
+    tls: RustlsConfig,
+    members: Vec<String>,
+    others: Router,
+) -> Serve {
     Box::new(move |router| {
+        let router = router.merge(others);
         async move {
             let acceptor = acceptor(tls, PEER_HANDSHAKE_TIMEOUT);
             let handshakes = Handshakes::new(HANDSHAKES_MAX, NETWORK_HANDSHAKES_MAX);

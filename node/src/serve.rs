@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use prometheus::Registry;
 use prometheus::core::Collector;
 use raft::Timings;
+use rustls::ClientConfig;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -19,12 +20,14 @@ use crate::background::BackgroundTasks;
 use crate::backup::{BackupMetrics, Backups, LogShipping, Schedule};
 use crate::bootstrap::bootstrap_cluster;
 use crate::check::check_peer_settings;
-use crate::config::Config;
+use crate::config::{AUTO, Config};
 use crate::credentials::{Credentials, Reloader, expiry_metric};
 use crate::disk::disk_task;
 use crate::embed::Embedders;
 use crate::engine::{self, Engine};
 use crate::error::{storage_error, text};
+use crate::identity;
+use crate::join::{JoinServer, Joining};
 use crate::labelled_metrics::LabelledMetrics;
 use crate::listeners::{Shared, listen, serve_operator, serve_peers, serve_public};
 use crate::memory::memory_task;
@@ -48,8 +51,8 @@ const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
 /// creates the cluster if there is none. With `while_stdin_open` the node also stops when its
 /// parent process ends.
 pub(crate) async fn serve(
-    config: Config,
-    bootstrap: bool,
+    mut config: Config,
+    mut bootstrap: bool,
     while_stdin_open: bool,
 ) -> Result<(), String> {
     begin(&config)?;
@@ -63,16 +66,22 @@ pub(crate) async fn serve(
     let credentials = Credentials::load(&config)?;
     let public_tls = RustlsConfig::from_config(credentials.public);
     let peer_tls = RustlsConfig::from_config(credentials.peer_server);
-    let members = config.cluster.members.values();
-    let serve_peers = serve_peers(peer_listener, peer_tls.clone(), members.cloned().collect());
+    let (members, join_server) = (config.cluster.members.values().cloned(), JoinServer::default());
+    let serve_peers =
+        serve_peers(peer_listener, peer_tls.clone(), members.collect(), join_server.routes());
     let (shared, starting) = (Shared::default(), Starting::default());
     serve_operators([Some(operator_listener), health_listener], &starting, &shared)?;
     service_manager::report(ProcessState::Opens);
+    let joining = match config.node.id {
+        AUTO => Some(find_id(&mut config, &credentials.peer_client).await?),
+        _ => None,
+    };
     let embedder = Arc::new(Embedders::start(&config.embedder)?);
     let boot = u64::from_be_bytes(random_bytes());
     // Reads all memories. The operator's listener responds meanwhile.
     let engine = tokio::task::block_in_place(|| {
-        engine::open(&config, &credentials.peer_client, serve_peers, boot, &starting.indexed)
+        let (tls, indexed) = (&credentials.peer_client, &starting.indexed);
+        engine::open(&config, tls, serve_peers, boot, indexed, joining.as_ref())
     })?;
     let Engine { raft, reader, .. } = &engine;
 
@@ -82,6 +91,7 @@ pub(crate) async fn serve(
     let app = new_app(&config, &engine, &embedder, Arc::clone(&webhooks), &registry);
     start_tasks(&config, &engine, &webhooks, &app, &registry)?;
     app.set_operator_key(credentials.operator_key);
+    join_server.open(&app, raft, reader);
     let metrics = NodeMetrics::new(&app, &engine, &embedder, &sender, &shared);
     let expiries = expiry_metric(credentials.expiries);
     register(&registry, &engine, &app, [Box::new(metrics), Box::new(expiries.clone())])?;
@@ -112,6 +122,15 @@ pub(crate) async fn serve(
     let waits_for_others = config.cluster.members.len() > 1;
     if waits_for_others {
         service_manager::report(ProcessState::Serves);
+    }
+    if let Some(joining) = joining {
+        bootstrap &= !joining.finds_cluster(&engine.identity).await;
+        tokio::spawn(joining.join_task(
+            config.clone(),
+            engine.identity.clone(),
+            reader.clone(),
+            fault.clone(),
+        ));
     }
     if bootstrap && raft.status().quarantine.is_none() {
         bootstrap_cluster(&config, raft, reader, &embedder).await?;
@@ -151,6 +170,16 @@ fn end_before_serving(requested: impl Future + Send + 'static) -> JoinHandle<()>
         tracing::info!("stopped before it served");
         std::process::exit(0)
     })
+}
+
+/// Sets the id of a node that finds it itself: that of its data folder, or what other nodes say.
+async fn find_id(config: &mut Config, tls: &ClientConfig) -> Result<Joining, String> {
+    let mut joining = Joining::new(config, tls)?;
+    config.node.id = match identity::owner(&config.node.data)? {
+        Some(id) => id,
+        None => joining.choose_id().await,
+    };
+    Ok(joining)
 }
 
 /// Starts the log, and checks what needs no part of the node.

@@ -45,6 +45,7 @@ mod hygiene;
 mod idempotency;
 mod idle_tenants;
 mod isolation;
+mod joining;
 mod journal_limits;
 mod keys;
 mod knowledge_graph;

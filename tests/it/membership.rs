@@ -11,7 +11,7 @@ pub(super) struct NewNode {
     folder: tempfile::TempDir,
     config: toml::Table,
     pub(super) address: String,
-    ops: String,
+    pub(super) ops: String,
 }
 
 impl NewNode {
@@ -55,9 +55,21 @@ impl NewNode {
         self.start(id, config, &["--bootstrap"])
     }
 
-    fn start(&self, id: i64, mut config: toml::Table, arguments: &[&str]) -> Process {
+    /// Starts it without an id. `members` are those of the cluster that it joins.
+    pub(super) fn serve_auto(&self, members: &str, arguments: &[&str]) -> Process {
+        let mut config = self.config.clone();
+        config["cluster"]["members"] = members.into();
+        self.start("auto", config, arguments)
+    }
+
+    fn start(
+        &self,
+        id: impl Into<toml::Value>,
+        mut config: toml::Table,
+        arguments: &[&str],
+    ) -> Process {
         config["node"]["id"] = id.into();
-        let path = self.folder.path().join(format!("node-{id}.toml"));
+        let path = self.folder.path().join("hearth.toml");
         std::fs::write(&path, config.to_string()).unwrap();
         let mut command = Command::new(BINARY);
         command.args(["serve", "--config"]).arg(path).args(arguments);
@@ -66,7 +78,7 @@ impl NewNode {
 }
 
 /// Removes the data of a node that does not run, but for its configuration and its certificate.
-fn wipe(node: &Node) {
+pub(super) fn wipe(node: &Node) {
     let kept = ["hearth.toml", "node.pem", "node.key"];
     for entry in std::fs::read_dir(node.data()).unwrap().map(Result::unwrap) {
         match entry.file_type().unwrap().is_dir() {
@@ -207,18 +219,6 @@ async fn wiped_disk_must_return_under_a_new_id() {
     leader.create(&json!({"label": "the others continue"})).await;
 }
 
-/// A node with damaged data is replaced by another one at its addresses.
-#[tokio::test]
-async fn damaged_node_is_replaced_by_one_command() {
-    let cluster = options().nodes(3).start();
-    cluster.store_each((0..20).map(labelled)).await;
-    let [leader, other, damaged] = cluster.leader_first().await;
-    damaged.kill();
-    std::fs::write(damaged.data().join("log.mark"), b"damaged").unwrap();
-    let log = damaged.failed_start(&[]).await;
-    assert!(log.contains("hearth cluster replace"), "{log}");
-    let new = NewNode::instead_of(damaged);
-    let _process = new.serve();
 /// The others have nothing but their logs after a crash. They must know even then whose vote counts.
 #[tokio::test]
 async fn wiped_disk_has_no_vote_after_a_crash() {
@@ -236,6 +236,18 @@ async fn wiped_disk_has_no_vote_after_a_crash() {
     assert!(!process.log().contains("this node has a leader"), "{}", process.log());
 }
 
+/// A node with damaged data is replaced by another one at its addresses.
+#[tokio::test]
+async fn damaged_node_is_replaced_by_one_command() {
+    let cluster = options().nodes(3).start();
+    cluster.store_each((0..20).map(labelled)).await;
+    let [leader, other, damaged] = cluster.leader_first().await;
+    damaged.kill();
+    std::fs::write(damaged.data().join("log.mark"), b"damaged").unwrap();
+    let log = damaged.failed_start(&[]).await;
+    assert!(log.contains("hearth cluster replace"), "{log}");
+    let new = NewNode::instead_of(damaged);
+    let _process = new.serve();
     let old = damaged.id().to_string();
     let replace = ["cluster", "--ops", leader.ops(), "replace", &old, "--new-id", "4"];
     // It fails until the new node listens.

@@ -18,6 +18,7 @@ pub(crate) use sections::{
     Node, Operator, Peer, Public, Raft, Search, Webhooks,
 };
 use sections::{DEFAULTS, WITHOUT_DEFAULT};
+pub(crate) use source::AUTO;
 use source::{MISTYPED_PREFIX, PREFIX, SEPARATOR, Source};
 
 use crate::error::text;
@@ -92,7 +93,6 @@ impl Config {
         let Self { node, operator, peer, raft, log_compaction, embedder, memory, .. } = self;
         let Self { public, webhooks, backup, .. } = self;
         let positive = [
-            ("node.id", node.id),
             ("raft.heartbeat_ms", raft.heartbeat_ms),
             ("raft.verify_seconds", raft.verify_seconds),
             ("log_compaction.log_bytes", log_compaction.log_bytes),

@@ -11,7 +11,7 @@ use api::McpProfile;
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use crate::config::source::{list, members, pauses};
+use crate::config::source::{list, members, node_id, pauses};
 use crate::installed::installed;
 
 /// The other keys.
@@ -88,7 +88,8 @@ format = "text"
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
-    /// Id: 1 or more, unique in the cluster, never reused.
+    /// Id: 1 or more, unique in the cluster, never reused; or [`AUTO`](crate::config::AUTO).
+    #[serde(deserialize_with = "node_id")]
     pub id: u64,
     /// The data folder of this node.
     pub data: PathBuf,
@@ -127,9 +128,9 @@ pub struct Public {
     /// Origins whose web pages may use the interface, as `https://a.example, https://b.example`.
     #[serde(deserialize_with = "list")]
     pub origins: Vec<String>,
-    /// Networks of balancers that send the addresses of their clients by the PROXY protocol.
     /// Seconds that a node which stops waits for balancers, after it is no longer ready.
     pub drain_seconds: u64,
+    /// Networks of balancers that send the addresses of their clients by the PROXY protocol.
     #[serde(deserialize_with = "list")]
     pub proxies: Vec<IpNet>,
 }
@@ -151,9 +152,9 @@ pub struct Mcp {
 pub struct Operator {
     /// Address and port, on loopback or in a network of operators only.
     pub listen: SocketAddr,
-    /// File with the operator key, the same on all nodes. Without it, operations on the cluster
     /// Address and port for health and metrics alone.
     pub health_listen: Option<SocketAddr>,
+    /// File with the operator key, the same on all nodes. Without it, operations on the cluster
     /// are refused.
     pub key_file: Option<PathBuf>,
     /// Names with a dot that requests may use for this node, as `a.example, b.example`.

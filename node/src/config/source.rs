@@ -86,6 +86,26 @@ pub(super) fn members<'de, D: Deserializer<'de>>(
     Ok(members)
 }
 
+/// The id of a node that finds its id itself, until it has.
+pub(crate) const AUTO: u64 = 0;
+
+/// An id, or "auto".
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a number, or \"auto\"")]
+enum IdText {
+    Number(u64),
+    Text(String),
+}
+
+/// Parses the id of a node.
+pub(super) fn node_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    match IdText::deserialize(deserializer)? {
+        IdText::Number(id) if id > 0 => Ok(id),
+        IdText::Text(text) if text == "auto" => Ok(AUTO),
+        _ => Err(D::Error::custom("node.id must be 1 or more, or \"auto\"")),
+    }
+}
+
 /// Parses `1=host:port`.
 fn member(text: &str) -> Option<(u64, String)> {
     let (id, address) = text.split_once('=')?;

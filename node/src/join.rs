@@ -1,0 +1,328 @@
+//! How a node with `node.id = "auto"` becomes a member: it asks the members that it knows, over the
+//! peer listener, which id it has, and to be added.
+//!
+//! The address of a node is its lasting name: its disk may be lost, and the IP address behind it may
+//! change. In a new cluster, a node has the id that `cluster.members` gives its address. In one that
+//! exists, an address without a member joins under the next free id. So does an address whose member
+//! has another incarnation: a node that lost its disk cannot keep its id, since its votes and its
+//! acknowledged entries are lost. It replaces its former self, and only if that is silent and a majority
+//! of the other voters is in contact: their copies are then complete without it.
+//!
+//! Who asks has a certificate of the authority and the operator key, as `hearth cluster add` does. All
+//! steps can be repeated: the node asks again until it votes and its former self is removed.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use api::App;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use raft::{ClusterStatus, Fault, Handle, MemberStatus, Operation, OperationResult};
+use reqwest::Client;
+use rustls::ClientConfig;
+use serde::{Deserialize, Serialize};
+use storage::{Reader, View};
+use tokio::time::{Instant, sleep};
+
+use crate::config::Config;
+use crate::error::text;
+use crate::identity::{self, Identity};
+use crate::operator_key::read_operator_key;
+
+const PATH: &str = "/peer/join";
+/// Time limit of a request, and of what it causes at the leader.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause between two requests.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// Silence after which a node counts as lost: several elections.
+const SILENCE_MIN: Duration = Duration::from_secs(10);
+/// Age of the last contact up to which a voter counts as reachable.
+const CONTACT_AGE_MAX: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct JoinRequest {
+    /// Host and port of the peer listener of the node that asks.
+    address: String,
+    /// Its identity; `None` before it has one.
+    identity: Option<Identity>,
+    /// Time since its first request.
+    waited: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum JoinReply {
+    /// This node belongs to no cluster.
+    NoCluster,
+    /// Take this id, and ask again.
+    TakeId(u64),
+    /// Ask again later.
+    Waits(String),
+    /// It votes.
+    Votes,
+}
+
+/// The receiving side: the route of the peer listener, as soon as the node can respond.
+#[derive(Clone, Default)]
+pub(crate) struct JoinServer(Arc<OnceLock<Opened>>);
+
+struct Opened {
+    app: App,
+    raft: Handle,
+    reader: Reader,
+}
+
+impl JoinServer {
+    pub(crate) fn routes(&self) -> Router {
+        Router::new().route(PATH, post(join)).with_state(self.clone())
+    }
+
+    /// Only the first call counts.
+    pub(crate) fn open(&self, app: &App, raft: &Handle, reader: &Reader) {
+        let (app, raft, reader) = (app.clone(), raft.clone(), reader.clone());
+        self.0.get_or_init(|| Opened { app, raft, reader });
+    }
+}
+
+async fn join(
+    State(join_server): State<JoinServer>,
+    headers: HeaderMap,
+    Json(request): Json<JoinRequest>,
+) -> Response {
+    let Some(opened) = join_server.0.get() else {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    };
+    let key = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let key = key.and_then(|value| value.strip_prefix("Bearer "));
+    if !key.is_some_and(|key| opened.app.is_operator(key)) {
+        let text = "operator.key_file is absent, or has another key than the other nodes";
+        return (StatusCode::UNAUTHORIZED, text).into_response();
+    }
+    Json(opened.reply(&request).await.unwrap_or_else(JoinReply::Waits)).into_response()
+}
+
+impl Opened {
+    /// The next step of a node; an error is why it has to wait.
+    async fn reply(&self, request: &JoinRequest) -> Result<JoinReply, String> {
+        let deadline = Instant::now() + TIMEOUT;
+        if self.reader.cluster().map_err(text)?.is_none() {
+            return Ok(JoinReply::NoCluster);
+        }
+        // The newest members: an id is never given twice.
+        self.raft.read_index(deadline).await.map_err(text)?;
+        let status = match self.raft.operate(Operation::Status, deadline).await {
+            Ok(OperationResult::Status(status)) => status,
+            Ok(_) => return Err("the leader did not return its status".into()),
+            Err(error) => return Err(error.to_string()),
+        };
+        let cluster = self.reader.cluster().map_err(text)?.ok_or("the cluster is gone")?;
+        let former = status.members.iter().find(|member| {
+            let is_itself = request.identity.as_ref().is_some_and(|it| it.node == member.node);
+            member.address == request.address && !is_itself
+        });
+        let free = cluster.members.iter().map(|member| member.node).max().unwrap_or(0) + 1;
+        let Some(identity) = &request.identity else {
+            former.map_or(Ok(()), |former| is_lost(former, &status, request.waited))?;
+            return Ok(JoinReply::TakeId(free));
+        };
+        let recorded = cluster.members.iter().find(|member| member.node == identity.node);
+        match recorded {
+            None => {
+                former.map_or(Ok(()), |former| is_lost(former, &status, request.waited))?;
+                let (node, address) = (identity.node, request.address.clone());
+                self.operate(Operation::Add { node, address }, deadline).await?;
+                Err("it was added, and receives the state".into())
+            }
+            Some(member) if member.incarnation != identity.incarnation.into_bytes() => {
+                Ok(JoinReply::TakeId(free))
+            }
+            Some(_) => {
+                let own = status.members.iter().find(|member| member.node == identity.node);
+                match (own.map(|own| own.role.votes()), former) {
+                    (None, _) => Err("an operator has removed this node".into()),
+                    (Some(false), _) => Err("it receives the state".into()),
+                    (Some(true), None) => Ok(JoinReply::Votes),
+                    (Some(true), Some(former)) => {
+                        self.operate(Operation::Remove(former.node), deadline).await?;
+                        Ok(JoinReply::Votes)
+                    }
+                }
+            }
+        }
+    }
+
+    async fn operate(&self, operation: Operation, deadline: Instant) -> Result<(), String> {
+        self.raft.operate(operation, deadline).await.map(drop).map_err(text)
+    }
+}
+
+/// Whether a member is silent, and the other voters are complete without it; an error is why not.
+/// `waited` is the time that the node at its address has waited.
+fn is_lost(former: &MemberStatus, status: &ClusterStatus, waited: Duration) -> Result<(), String> {
+    // Since it leads, a leader may have heard nothing of it.
+    let silence = former.last_contact_ms.map_or(waited, Duration::from_millis);
+    if silence < SILENCE_MIN {
+        return Err(format!("node {} had this address until now: is it lost?", former.node));
+    }
+    let others = status.members.iter().filter(|it| it.role.votes() && it.node != former.node);
+    let in_contact = |member: &&MemberStatus| {
+        member.last_contact_ms.is_some_and(|age| Duration::from_millis(age) < CONTACT_AGE_MAX)
+    };
+    let (all, reachable) = (others.clone().count(), others.filter(in_contact).count());
+    if reachable * 2 <= all {
+        return Err(format!(
+            "node {} at this address is lost, and only {reachable} of the {all} other voters are \
+             reachable: its replacement waits for a majority of them",
+            former.node
+        ));
+    }
+    Ok(())
+}
+
+/// The asking side.
+pub(crate) struct Joining {
+    client: Client,
+    key: String,
+    /// Where this node asks: the configured members but itself.
+    members: Vec<String>,
+    address: String,
+    /// The id that `cluster.members` gives this address.
+    initial: Option<u64>,
+    began: Instant,
+    /// Why it waited last.
+    reason: String,
+}
+
+impl Joining {
+    pub(crate) fn new(config: &Config, tls: &ClientConfig) -> Result<Self, String> {
+        let (address, members) = (config.peer.advertised_address(), &config.cluster.members);
+        let initial = members.iter().find(|(_, member)| **member == address).map(|(id, _)| *id);
+        let members: Vec<_> = members.values().filter(|it| **it != address).cloned().collect();
+        let key_file = config.operator.key_file.as_deref();
+        let (_, key) = read_operator_key(key_file.ok_or(
+            "node.id = \"auto\" needs operator.key_file: a node joins with the key of operators",
+        )?)?;
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls.clone())
+            .https_only(true)
+            .no_proxy()
+            .timeout(TIMEOUT)
+            .build()
+            .map_err(text)?;
+        let (began, reason) = (Instant::now(), String::new());
+        Ok(Self { client, key, members, address, initial, began, reason })
+    }
+
+    /// Chooses the id of a node whose data folder has none. Waits while the members do not say.
+    pub(crate) async fn choose_id(&mut self) -> u64 {
+        loop {
+            match (self.ask(None).await, self.initial, self.members.is_empty()) {
+                (Some(JoinReply::TakeId(id)), ..) => return id,
+                (Some(JoinReply::Waits(reason)), ..) => self.wait(reason).await,
+                (_, Some(id), _) => return id,
+                (_, None, true) => return 1,
+                (_, None, false) => {
+                    self.wait("no node of cluster.members responds for a cluster".into()).await;
+                }
+            }
+        }
+    }
+
+    /// Checks the id of a node whose data folder has no cluster: that of a disk which was lost is used up.
+    /// Raft must not start under it: the other nodes would end it.
+    pub(crate) async fn check_id(&self, data: &Path, identity: &Identity) -> Result<(), String> {
+        match self.ask(Some(identity.clone())).await {
+            Some(JoinReply::TakeId(id)) => Err(begin_anew(data, identity, id)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a member belongs to a cluster.
+    pub(crate) async fn finds_cluster(&self, identity: &Identity) -> bool {
+        self.ask(Some(identity.clone())).await.is_some_and(|reply| reply != JoinReply::NoCluster)
+    }
+
+    /// Asks until this node votes. What prevents that for good stops the node.
+    pub(crate) async fn join_task(
+        self,
+        config: Config,
+        identity: Identity,
+        reader: Reader,
+        fault: Fault,
+    ) {
+        if let Err(error) = self.join(&config.node.data, identity, &reader).await {
+            fault.report(&error);
+        }
+    }
+
+    /// An error: this process began under an id that is used up, or the folder is of another cluster.
+    async fn join(
+        mut self,
+        data: &Path,
+        identity: Identity,
+        reader: &Reader,
+    ) -> Result<(), String> {
+        while !self.members.is_empty() {
+            match self.ask(Some(identity.clone())).await {
+                Some(JoinReply::Votes) => return Ok(()),
+                Some(JoinReply::Waits(reason)) => self.wait(reason).await,
+                Some(JoinReply::TakeId(_)) if reader.cluster().map_err(text)?.is_some() => {
+                    let node = identity.node;
+                    return Err(format!("the members belong to another cluster than node {node}"));
+                }
+                Some(JoinReply::TakeId(id)) => return Err(begin_anew(data, &identity, id)?),
+                Some(JoinReply::NoCluster) | None => sleep(INTERVAL).await,
+            }
+        }
+        Ok(())
+    }
+
+    /// The first reply of a member of a cluster; else that there is none, if a node says so.
+    async fn ask(&self, identity: Option<Identity>) -> Option<JoinReply> {
+        let (address, waited) = (self.address.clone(), self.began.elapsed());
+        let request = JoinRequest { address, identity, waited };
+        let mut found = None;
+        for member in &self.members {
+            match self.ask_one(member, &request).await {
+                Ok(JoinReply::NoCluster) => found = Some(JoinReply::NoCluster),
+                Ok(reply) => return Some(reply),
+                Err(error) => tracing::debug!(member, error, "a member does not respond"),
+            }
+        }
+        found
+    }
+
+    async fn ask_one(&self, member: &str, request: &JoinRequest) -> Result<JoinReply, String> {
+        let url = format!("https://{member}{PATH}");
+        let request = self.client.post(url).bearer_auth(&self.key).json(request);
+        let response = request.send().await.map_err(text)?;
+        match response.status() {
+            StatusCode::OK => response.json().await.map_err(text),
+            StatusCode::UNAUTHORIZED => {
+                Ok(JoinReply::Waits(format!("{member}: {}", response.text().await.map_err(text)?)))
+            }
+            status => Err(status.to_string()),
+        }
+    }
+
+    async fn wait(&mut self, reason: String) {
+        if self.reason != reason {
+            tracing::info!(reason, "waiting to join the cluster");
+            self.reason = reason;
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+/// Forgets the identity of an empty folder. The error that ends this process; the next one takes a free id.
+fn begin_anew(data: &Path, identity: &Identity, free: u64) -> Result<String, String> {
+    identity::forget(data)?;
+    Ok(format!(
+        "node {} of the cluster has another data folder than this one, which is empty: it starts again \
+         under a free id, such as {free}",
+        identity.node
+    ))
+}
