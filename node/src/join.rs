@@ -36,6 +36,8 @@ use crate::operator_key::read_operator_key;
 const PATH: &str = "/peer/join";
 /// Time limit of a request, and of what it causes at the leader.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit of a connection: a machine that is down does not reject it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause between two requests.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Silence after which a node counts as lost: several elections.
@@ -209,6 +211,7 @@ impl Joining {
             .tls_backend_preconfigured(tls.clone())
             .https_only(true)
             .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT)
             .timeout(TIMEOUT)
             .build()
             .map_err(text)?;
