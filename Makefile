@@ -23,7 +23,7 @@ BUILD := deploy/setup/packages.sh && python3 deploy/setup/build.py
 BIN := $(CACHE)/bin/hearth
 DENY := "$(CACHE)/deny/bin/cargo-deny" --log-level error
 
-.PHONY: demo test test-ui test-deploy dashboard lint audit build release bin install conformance bench bench-large eval soak setup env
+.PHONY: demo test test-ui test-deploy dashboard lint audit build release image bin install conformance bench bench-large eval soak setup env
 
 demo:
 	@$(BUILD) hearth
@@ -53,7 +53,7 @@ audit:
 
 # The optimised binary. Without its symbols, which are in a file beside it: debuggers and perf find them.
 build: setup
-	@HEARTH_COMMIT=$$(git describe --always --dirty --abbrev=12 --match nothing) cargo build --release -p node
+	@HEARTH_COMMIT=$${HEARTH_COMMIT:-$$(git describe --always --dirty --abbrev=12 --match nothing)} cargo build --release -p node
 	@mkdir -p "$(CACHE)/bin"
 	@objcopy --only-keep-debug $(CARGO_TARGET_DIR)/release/hearth "$(BIN).debug"
 	@cd "$(CACHE)/bin" && objcopy --strip-all --add-gnu-debuglink=hearth.debug \
@@ -63,6 +63,11 @@ build: setup
 DIST ?= dist
 release: setup
 	@deploy/package/release.sh "$(CACHE)" "$(DIST)"
+
+# The image of a node, with docker or buildah. It compiles everything itself.
+IMAGE ?= hearth:latest
+image:
+	@deploy/container/image.sh "$(IMAGE)"
 
 # Prints the path of the binary that `make build` makes.
 bin:
@@ -85,18 +90,22 @@ dashboard: setup
 	@deploy/setup/node.sh "$(CACHE)" api/ui dashboard
 	@api/ui/build.sh "$(CACHE)"
 
-# The packages of a quick build: installed, started, killed, upgraded and removed. Needs root.
+# The packages and the image of a quick build: installed, started, killed, replaced, upgraded and removed, on
+# machines and in containers of the test. Needs root.
 test-deploy:
 	@deploy/setup/packages.sh packaging
 	@deploy/setup/packages.sh containers
 	@deploy/setup/pypi.sh "$(CACHE)" packaging
+	@deploy/setup/pypi.sh "$(CACHE)" deploying
 	@deploy/setup/debian.sh "$(CACHE)"
 	@$(BUILD) hearth
 	@strip -o "$(CACHE)/quick-hearth" "$(CARGO_TARGET_DIR)/debug/hearth"
 	@rm -rf "$(CACHE)/quick-dist"
 	@python3 deploy/package/dist.py dist --fast "$(CACHE)/quick-hearth" "$(CACHE)/quick-dist"
 	@lintian --fail-on error "$(CACHE)"/quick-dist/*.deb
-	@python3 tests/deploy/run.py "$(CACHE)" "$(CACHE)/quick-dist"
+	@systemd-analyze security --offline=true --threshold=20 deploy/package/hearth.service >/dev/null
+	@"$(CACHE)/deploying/bin/python" deploy/helm/render.py --check
+	@"$(CACHE)/deploying/bin/python" tests/deploy/run.py "$(CACHE)" "$(CACHE)/quick-dist"
 
 # The dashboard in a browser, against clusters of three nodes. Fails if its sources build another
 # api/ui/dist.

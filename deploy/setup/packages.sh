@@ -24,9 +24,11 @@ case ${1:-build} in
         ;;
     containers)
         has podman || missing+=(podman)
+        has catatonit || missing+=(catatonit) # the first process of a pod
         has buildah || missing+=(buildah)
         has runc || missing+=(runc) # crun does not run in all cgroups
-        [ -x /usr/lib/cni/bridge ] || missing+=(containernetworking-plugins)
+        [ -x /usr/lib/podman/netavark ] || missing+=(netavark)
+        [ -x /usr/lib/podman/aardvark-dns ] || missing+=(aardvark-dns) # names of containers
         has debootstrap || missing+=(debootstrap) # base of images and of machines
         has systemd-nspawn || missing+=(systemd-container) # machines with systemd
         ;;

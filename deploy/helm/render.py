@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Render the chart with its defaults into deploy/kubernetes/hearth.yaml, for those without Helm.
+
+usage: render.py [--check]
+
+    --check    write nothing; fail if the chart has a fault, if the file is not what the chart renders, or
+               if Kubernetes would not accept it
+
+Needs PyPI's helm-python-sdk and kubernetes-validate (deploy/setup/pypi.sh CACHE deploying).
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from helm_python.chart import Chart, lint
+
+CHART = Path(__file__).resolve().parent / "hearth"
+TARGET = CHART.parent.parent / "kubernetes/hearth.yaml"
+# What a value can switch: all of it is checked.
+VARIANTS = [
+    {},
+    {"replicas": 5, "antiAffinity": "preferred", "networkPolicy": {"enabled": False}},
+    {"config": {"backup": {"url": "s3://backups/hearth", "keep": 3}}, "storage": {"className": "fast"}},
+    {"networkPolicy": {"agents": [{"namespaceSelector": {"matchLabels": {"agents": "yes"}}}]}, "service": {"type": "LoadBalancer"}},
+]
+# The oldest that the chart names, and the newest that the schemas know.
+KUBERNETES = ["1.27", "1.37"]
+HEAD = """\
+# Rendered from deploy/helm/hearth by deploy/helm/render.py: three nodes in the namespace "hearth". The secret
+# with the certificates comes first: docs/kubernetes.md.
+"""
+
+
+def main(check):
+    report = lint(CHART, strict=True)
+    serious = [message for message in report["messages"] if message["severity"] > 1]
+    if serious or report["errors"]:
+        sys.exit(f"render: the chart has faults: {serious} {report['errors']}")
+    text = render({})
+    if not check:
+        TARGET.parent.mkdir(exist_ok=True)
+        TARGET.write_text(text)
+        return
+    if not TARGET.exists() or TARGET.read_text() != text:
+        sys.exit(f"render: {TARGET} is not what the chart renders: run deploy/helm/render.py")
+    for variant in VARIANTS:
+        for version in KUBERNETES:
+            validate(render(variant), version)
+
+
+def render(values):
+    chart = Chart.load(CHART)
+    files = chart.render(values, name="hearth", namespace="hearth")
+    manifests = [files[name].strip() for name in sorted(files) if name.endswith(".yaml") and files[name].strip()]
+    return HEAD + "---\n" + "\n---\n".join(manifests) + "\n"
+
+
+def validate(text, version):
+    program = Path(sys.executable).parent / "kubernetes-validate"
+    command = [program, "--strict", "--kubernetes-version", version, "-"]
+    ran = subprocess.run(command, input=text, capture_output=True, text=True)
+    if ran.returncode != 0:
+        sys.exit(f"render: Kubernetes {version} rejects it: {ran.stdout}{ran.stderr}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] == ["--check"])
