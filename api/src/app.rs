@@ -20,6 +20,7 @@ use crate::limits::{
     BODIES_BYTES_MAX, DRAINS_MAX, EXPORTS_MAX, REQUESTS_MAX, RESPONSES_BYTES_MAX, STREAMS_MAX,
 };
 use crate::metrics::{Metrics, MetricsHistory, RequestCounts, TenantRequests};
+use crate::request_log::{RequestLog, RequestLogOptions};
 use crate::service::Service;
 use crate::service::node::{Backups, Embedder, Hooks};
 use crate::service::recalls::DueReport;
@@ -35,6 +36,7 @@ pub struct Shared {
     pub(crate) node: u64,
     pub(crate) metrics: Metrics,
     pub(crate) metrics_history: MetricsHistory,
+    pub(crate) request_log: RequestLog,
     operator_key: RwLock<Option<OperatorKey>>,
     backups: OnceLock<Arc<dyn Backups>>,
     pub(crate) budgets: Budgets,
@@ -78,12 +80,14 @@ impl App {
         hooks: Arc<dyn Hooks>,
         node: u64,
         metrics: Metrics,
+        request_log: RequestLogOptions,
     ) -> Self {
         Self(Arc::new(Shared {
             service: Arc::new(Service::new(reader, raft, embedder, hooks)),
             node,
             metrics,
             metrics_history: MetricsHistory::default(),
+            request_log: RequestLog::new(request_log),
             operator_key: RwLock::default(),
             backups: OnceLock::new(),
             budgets: Budgets {

@@ -19,6 +19,7 @@ mod metrics;
 mod middleware;
 mod openapi;
 mod prelude;
+mod request_log;
 mod requests;
 mod responses;
 mod routes;
@@ -39,6 +40,7 @@ pub use metrics::Metrics;
 pub use metrics::RequestCounts;
 pub use metrics::SAMPLE_INTERVAL;
 pub use middleware::{too_many_headers, unreadable_head};
+pub use request_log::RequestLogOptions;
 pub use routes::{PublicOptions, operator, operator_openapi, public, public_openapi};
 pub use service::access::random_bytes;
 pub use service::node::{

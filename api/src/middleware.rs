@@ -23,6 +23,7 @@ use crate::admission::request::{Held, Once, RequestContext};
 use crate::app::App;
 use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::{DRAIN_BYTES_MAX, DRAIN_TIME};
+use crate::request_log::Ended;
 use crate::requests::context_of;
 use crate::requests::headers::{NAMESPACE, idempotency_key};
 use crate::responses::name_request;
@@ -69,7 +70,11 @@ pub(crate) async fn around(State(app): State<App>, mut request: Request, next: N
     drop(context.release());
     name_request(&mut response, &context.id);
     let took = started.elapsed();
-    app.metrics.request(method.as_str(), &route, response.status().as_u16(), took);
+    let status = response.status().as_u16();
+    app.metrics.request(method.as_str(), &route, status, took);
+    let (id, method, route, key) = (&context.id, method.as_str(), &route, context.key());
+    let ended = Ended { id, method, route, status, took, key };
+    app.request_log.record(&ended, |(_, key)| app.service.key_name(key));
     if let Some((tenant, key)) = context.key() {
         app.service.recalls().count_request(tenant, key, took, context.created());
         let is_rejected = response.status() == StatusCode::TOO_MANY_REQUESTS;

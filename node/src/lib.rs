@@ -26,6 +26,7 @@ pub mod installed;
 mod join;
 mod labelled_metrics;
 mod listeners;
+mod logging;
 mod memory;
 mod metrics;
 mod model_change;

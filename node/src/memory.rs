@@ -23,7 +23,7 @@ pub(crate) fn start_purging() -> Result<(), String> {
 
 /// The limit in bytes: the configured one, or a part of what the process can have. `None` if the
 /// system names no limit.
-fn limit(configured: Option<u64>) -> Option<u64> {
+pub(crate) fn limit(configured: Option<u64>) -> Option<u64> {
     configured.or_else(|| {
         let available = machine().into_iter().chain(cgroup()).min()?;
         Some(available / 100 * DEFAULT_PERCENT)

@@ -1,18 +1,15 @@
-//! The process of a node: its environment, its log lines, to standard error as text or JSON, the
-//! request to stop, a signal or the end of the parent process, and the request to reload, a signal.
+//! The process of a node: its environment, the request to stop, a signal or the end of the parent
+//! process, and the request to reload, a signal.
 
-use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::fs::Mode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle};
-use tracing_subscriber::EnvFilter;
 
-use crate::config::{Log, LogFormat};
 use crate::embed::NO_TELEMETRY;
-use crate::error::{cannot, text};
+use crate::error::cannot;
 
 /// Makes sure that libraries find [`NO_TELEMETRY`] in the environment: replaces this process by the
 /// same program with it, once. A process cannot change its own environment safely.
@@ -35,22 +32,6 @@ pub(crate) fn without_telemetry() -> Result<(), String> {
 /// Lets only the user of this process read the files that it creates: they hold memories and keys.
 pub(crate) fn keep_files_private() {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
-}
-
-/// Configures logging of the whole process. It can be called once.
-pub(crate) fn start_logging(log: &Log) -> Result<(), String> {
-    let filter = EnvFilter::try_new(&log.filter).map_err(|error| format!("log.filter: {error}"))?;
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        // A node outlives its terminal. Its failed writes must not end a task.
-        .log_internal_errors(false);
-    match log.format {
-        LogFormat::Text => lines.try_init(),
-        LogFormat::Json => lines.json().try_init(),
-    }
-    .map_err(text)
 }
 
 /// The result of a blocking part of a task; `None` if the runtime ends. Goes on with a panic of it.

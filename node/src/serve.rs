@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{App, Metrics, PublicOptions, SAMPLE_INTERVAL, random_bytes};
+use api::{App, Metrics, PublicOptions, RequestLogOptions, SAMPLE_INTERVAL, random_bytes};
 use axum_server::Handle as ServerHandle;
 use axum_server::tls_rustls::RustlsConfig;
 use futures::FutureExt;
@@ -19,6 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::background::BackgroundTasks;
 use crate::backup::{BackupMetrics, Backups, LogShipping, Schedule};
 use crate::bootstrap::bootstrap_cluster;
+use crate::build::{COMMIT, VERSION};
 use crate::check::check_peer_settings;
 use crate::config::{AUTO, Config};
 use crate::credentials::{Credentials, Reloader, expiry_metric};
@@ -30,10 +31,11 @@ use crate::identity;
 use crate::join::{JoinServer, Joining};
 use crate::labelled_metrics::LabelledMetrics;
 use crate::listeners::{Shared, listen, serve_operator, serve_peers, serve_public};
-use crate::memory::memory_task;
+use crate::logging::{name_node, start_logging};
+use crate::memory::{self, memory_task};
 use crate::metrics::{NodeMetrics, process_metrics};
 use crate::model_change::ModelChanges;
-use crate::process::{finished, hangups, start_logging, stop_request};
+use crate::process::{finished, hangups, stop_request};
 use crate::proxy_protocol::Proxies;
 use crate::service_manager::{self, ProcessState};
 use crate::starting::Starting;
@@ -52,7 +54,7 @@ const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
 /// parent process ends.
 pub(crate) async fn serve(
     mut config: Config,
-    mut bootstrap: bool,
+    bootstrap: bool,
     while_stdin_open: bool,
 ) -> Result<(), String> {
     begin(&config)?;
@@ -77,6 +79,7 @@ pub(crate) async fn serve(
         _ => None,
     };
     let embedder = Arc::new(Embedders::start(&config.embedder)?);
+    show_start(&config, &embedder);
     let boot = u64::from_be_bytes(random_bytes());
     // Reads all memories. The operator's listener responds meanwhile.
     let engine = tokio::task::block_in_place(|| {
@@ -84,6 +87,7 @@ pub(crate) async fn serve(
         engine::open(&config, tls, serve_peers, boot, indexed, joining.as_ref())
     })?;
     let Engine { raft, reader, .. } = &engine;
+    tokio::spawn(name_node(config.node.id, reader.clone()));
 
     let webhooks = Arc::new(Webhooks::new(&config.webhooks)?);
     let sender = Sender::new(raft, reader, Arc::clone(&webhooks));
@@ -118,6 +122,28 @@ pub(crate) async fn serve(
     };
     tokio::spawn(fault.guard(reloader.reload_task(hangups)));
 
+    become_member(&config, bootstrap, joining, &engine, &embedder).await?;
+    tokio::spawn(fault.guard(ModelChanges::new(&engine, embedder, &config).run()));
+    tokio::spawn(fault.guard(sender.webhook_task()));
+    let tasks = BackgroundTasks::start(&app, raft, reader, config.node.id, boot);
+
+    let ended = tokio::select! {
+        cause = raft.fault().closed() => Err(cause),
+        cause = shared.fault.closed() => Err(cause),
+        () = requested => Ok(()),
+    };
+    stop(&config, engine, &app, tasks, shared.handle, ended).await
+}
+
+/// Creates the cluster, or joins it, unless the node belongs to one. Reports that it serves.
+async fn become_member(
+    config: &Config,
+    mut bootstrap: bool,
+    joining: Option<Joining>,
+    engine: &Engine,
+    embedder: &Embedders,
+) -> Result<(), String> {
+    let Engine { raft, reader, .. } = engine;
     // Others may start once this node is up. Alone, it is up when its admin key is there.
     let waits_for_others = config.cluster.members.len() > 1;
     if waits_for_others {
@@ -129,25 +155,16 @@ pub(crate) async fn serve(
             config.clone(),
             engine.identity.clone(),
             reader.clone(),
-            fault.clone(),
+            raft.fault().clone(),
         ));
     }
     if bootstrap && raft.status().quarantine.is_none() {
-        bootstrap_cluster(&config, raft, reader, &embedder).await?;
+        bootstrap_cluster(config, raft, reader, embedder).await?;
     }
     if !waits_for_others {
         service_manager::report(ProcessState::Serves);
     }
-    tokio::spawn(fault.guard(ModelChanges::new(&engine, embedder, &config).run()));
-    tokio::spawn(fault.guard(sender.webhook_task()));
-    let tasks = BackgroundTasks::start(&app, raft, reader, config.node.id, boot);
-
-    let ended = tokio::select! {
-        cause = raft.fault().closed() => Err(cause),
-        cause = shared.fault.closed() => Err(cause),
-        () = requested => Ok(()),
-    };
-    stop(&config, engine, &app, tasks, shared.handle, ended).await
+    Ok(())
 }
 
 /// Serves operators, and what checks health, from here on.
@@ -180,6 +197,13 @@ async fn find_id(config: &mut Config, tls: &ClientConfig) -> Result<Joining, Str
         None => joining.choose_id().await,
     };
     Ok(joining)
+}
+
+/// What a report of a fault needs first.
+fn show_start(config: &Config, embedder: &Embedders) {
+    let (node, memory_limit) = (config.node.id, memory::limit(config.memory.max_bytes));
+    let model = embedder.model().name;
+    tracing::info!(node, version = VERSION, commit = COMMIT, memory_limit, model, "starts");
 }
 
 /// Starts the log, and checks what needs no part of the node.
@@ -224,7 +248,9 @@ fn new_app(
 ) -> App {
     let (reader, raft) = (engine.reader.clone(), engine.raft.clone());
     let embedder = Arc::clone(embedder) as Arc<dyn api::Embedder>;
-    App::new(reader, raft, embedder, webhooks, config.node.id, Metrics::new(registry))
+    let slow = Duration::from_millis(config.log.slow_ms);
+    let requests = RequestLogOptions { slow, one_of: config.log.one_of };
+    App::new(reader, raft, embedder, webhooks, config.node.id, Metrics::new(registry), requests)
 }
 
 /// Keeps the metrics of the last hour.

@@ -171,6 +171,11 @@ impl Reader {
         self.engine().clock()
     }
 
+    /// The name of a key.
+    pub fn key_name(&self, id: KeyId) -> Option<String> {
+        self.engine().registry.key_name(id)
+    }
+
     /// Whether the text of a key with this SHA-256 is valid, and its tenant is not suspended.
     pub fn is_usable(&self, id: KeyId, hash: &[u8; 32]) -> bool {
         let engine = self.engine();

@@ -319,6 +319,11 @@ impl Registry {
         self.keys.write().remove(&id);
     }
 
+    /// The name of a key.
+    pub(crate) fn key_name(&self, id: KeyId) -> Option<String> {
+        self.keys.read().get(&id).map(|(_, key)| key.name.clone())
+    }
+
     /// Whether the text of a key with this hash is valid at `now`, and its tenant is not suspended.
     pub(crate) fn is_usable(&self, id: KeyId, hash: &[u8; 32], now: Timestamp) -> bool {
         let keys = self.keys.read();

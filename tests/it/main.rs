@@ -51,6 +51,7 @@ mod keys;
 mod knowledge_graph;
 mod leader_watch;
 mod locks;
+mod log_lines;
 mod log_shipping;
 mod mcp;
 mod membership;

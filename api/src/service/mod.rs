@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use raft::Handle;
 use storage::model::access::{Access, Caller};
+use storage::model::id::KeyId;
 use storage::model::vector::Vector;
 use storage::{Reader, View};
 
@@ -144,6 +145,11 @@ impl Service {
                 TURN_WAIT,
             ),
         }
+    }
+
+    /// The name of a key.
+    pub(crate) fn key_name(&self, key: KeyId) -> Option<String> {
+        self.reader.key_name(key)
     }
 
     /// Runs a read of a key on a thread that may block, when one of `permits` is free. Event

@@ -82,6 +82,8 @@ retry_seconds = "5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400"
 [log]
 filter = "info,openraft=error,openraft::raft::raft_inner=off,ort=warn,rmcp=error"
 format = "text"
+slow_ms = 1000
+one_of = 100
 "#;
 
 /// The identity of this node.
@@ -317,6 +319,10 @@ pub struct Log {
     /// Levels per module, as `info,raft=debug`.
     pub filter: String,
     pub format: LogFormat,
+    /// Milliseconds after which a request is slow, and has a line.
+    pub slow_ms: u64,
+    /// One of so many other requests has a line; with 0, none does.
+    pub one_of: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -1,0 +1,149 @@
+//! Which requests have a line in the log: all that are slow or fail in this service, one of many others,
+//! and rejections up to a rate. What a client does wrong a thousand times a second is one line and a count.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::admission::budget::KeyOfTenant;
+
+/// Routes without lines: what calls them says itself what it finds.
+const PROBES: [&str; 3] = ["/livez", "/readyz", "/metrics"];
+/// Lines per second for one key and status.
+const REJECTIONS_PER_SECOND: u64 = 10;
+/// Keys and statuses that are counted at a time.
+const REJECTED_MAX: usize = 1_000;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What the operator wants to see of requests.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestLogOptions {
+    /// A request that takes longer is slow.
+    pub slow: Duration,
+    /// One of so many other requests has a line; 0 is none.
+    pub one_of: u64,
+}
+
+/// A request that is over.
+pub(crate) struct Ended<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) method: &'a str,
+    pub(crate) route: &'a str,
+    pub(crate) status: u16,
+    pub(crate) took: Duration,
+    /// Of an authenticated request.
+    pub(crate) key: Option<KeyOfTenant>,
+}
+
+pub(crate) struct RequestLog {
+    options: RequestLogOptions,
+    requests: AtomicU64,
+    rejected: Mutex<HashMap<(Option<KeyOfTenant>, u16), Rejected>>,
+}
+
+/// The rejections of one key with one status.
+struct Rejected {
+    /// Begin of the present second.
+    since: Instant,
+    lines: u64,
+    /// Those without a line.
+    silent: u64,
+}
+
+impl RequestLog {
+    pub(crate) fn new(options: RequestLogOptions) -> Self {
+        Self { options, requests: AtomicU64::new(0), rejected: Mutex::default() }
+    }
+
+    /// Writes the line of a request, if it has one. `name` finds the name of a key.
+    pub(crate) fn record(&self, ended: &Ended<'_>, name: impl Fn(KeyOfTenant) -> Option<String>) {
+        let silent = match ended.status {
+            _ if PROBES.contains(&ended.route) => None,
+            500.. => Some(0),
+            400.. => self.rejection(ended, Instant::now()),
+            _ => (ended.took > self.options.slow || self.is_sample()).then_some(0),
+        };
+        let Some(silent) = silent else { return };
+        let Ended { id, method, route, status, .. } = ended;
+        let (tenant, key) = (ended.key.map(|(tenant, _)| tenant.0), ended.key.and_then(name));
+        let ms = ended.took.as_millis() as u64;
+        // Those without a line since the last one of this key and status.
+        let unlogged = (silent > 0).then_some(silent);
+        tracing::info!(target: "request", request_id = id, method, route, status, ms, tenant, key, unlogged);
+    }
+
+    fn is_sample(&self) -> bool {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        self.options.one_of > 0 && number.is_multiple_of(self.options.one_of)
+    }
+
+    /// Whether a rejection has a line: the number of those before it that have none.
+    fn rejection(&self, ended: &Ended<'_>, now: Instant) -> Option<u64> {
+        let mut rejected = self.rejected.lock();
+        if rejected.len() >= REJECTED_MAX {
+            rejected.retain(|_, one| now.duration_since(one.since) < SECOND);
+            if rejected.len() >= REJECTED_MAX {
+                return None;
+            }
+        }
+        let new = Rejected { since: now, lines: 0, silent: 0 };
+        let one = rejected.entry((ended.key, ended.status)).or_insert(new);
+        if now.duration_since(one.since) >= SECOND {
+            (one.since, one.lines) = (now, 0);
+        }
+        if one.lines >= REJECTIONS_PER_SECOND {
+            one.silent += 1;
+            return None;
+        }
+        one.lines += 1;
+        Some(std::mem::take(&mut one.silent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use storage::model::id::{KeyId, TenantId};
+
+    use super::*;
+
+    fn rejection(status: u16) -> Ended<'static> {
+        let (id, method, route) = ("r", "GET", "/");
+        Ended { id, method, route, status, took: Duration::ZERO, key: None }
+    }
+
+    #[test]
+    fn rejections_have_lines_up_to_a_rate() {
+        let log = RequestLog::new(RequestLogOptions { slow: SECOND, one_of: 0 });
+        let now = Instant::now();
+        let lines = (0..1_000).filter_map(|_| log.rejection(&rejection(404), now)).count();
+        assert_eq!(lines, 10);
+        assert_eq!(log.rejection(&rejection(401), now), Some(0), "another status");
+        assert_eq!(log.rejection(&rejection(404), now + SECOND), Some(990), "and a count");
+        assert_eq!(log.rejection(&rejection(404), now + SECOND), Some(0));
+    }
+
+    #[test]
+    fn kinds_of_rejections_are_bounded() {
+        let log = RequestLog::new(RequestLogOptions { slow: SECOND, one_of: 0 });
+        let now = Instant::now();
+        let key = |number: u32| {
+            let key = Some((TenantId(number), KeyId([0; 8])));
+            Ended { key, ..rejection(404) }
+        };
+        for number in 0..2_000 {
+            log.rejection(&key(number), now);
+        }
+        assert_eq!(log.rejected.lock().len(), REJECTED_MAX);
+        assert_eq!(log.rejection(&key(2_000), now + SECOND), Some(0), "room again");
+    }
+
+    #[test]
+    fn one_of_many_requests_is_a_sample() {
+        let log = RequestLog::new(RequestLogOptions { slow: SECOND, one_of: 100 });
+        assert_eq!((0..1_000).filter(|_| log.is_sample()).count(), 10);
+        let none = RequestLog::new(RequestLogOptions { slow: SECOND, one_of: 0 });
+        assert!(!none.is_sample());
+    }
+}

@@ -1,0 +1,84 @@
+//! The log lines of a node, to standard error: text for people, JSON for collectors. Each line of JSON names
+//! node, cluster and version, since collectors mix the lines of all nodes.
+
+use std::fmt;
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use storage::{Reader, View};
+use tokio::time::sleep;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{Format, Json, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, format};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::build::VERSION;
+use crate::config::{Log, LogFormat};
+use crate::error::text;
+
+/// Interval at which a node without a cluster looks for one.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// What is known of this process, once it is. A process runs one node.
+static NODE: OnceLock<u64> = OnceLock::new();
+static CLUSTER: OnceLock<String> = OnceLock::new();
+
+/// Configures logging of the whole process. It can be called once.
+pub(crate) fn start_logging(log: &Log) -> Result<(), String> {
+    let filter = EnvFilter::try_new(&log.filter).map_err(|error| format!("log.filter: {error}"))?;
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        // A node outlives its terminal. Its failed writes must not end a task.
+        .log_internal_errors(false);
+    match log.format {
+        LogFormat::Text => lines.try_init(),
+        LogFormat::Json => lines.json().event_format(WithNode(format().json())).try_init(),
+    }
+    .map_err(text)
+}
+
+/// Names the node in all lines from here on, and its cluster as soon as it has one.
+pub(crate) async fn name_node(node: u64, reader: Reader) {
+    NODE.get_or_init(|| node);
+    loop {
+        // A storage fault stops the node, and is logged where it occurs.
+        let Ok(cluster) = reader.cluster() else { return };
+        if let Some(cluster) = cluster {
+            CLUSTER.get_or_init(|| hex::encode(cluster.id));
+            return;
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+/// Lines of JSON that begin with what is known of the node.
+struct WithNode(Format<Json>);
+
+impl<S, N> FormatEvent<S, N> for WithNode
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        writer.write_str("{")?;
+        if let Some(node) = NODE.get() {
+            write!(writer, "\"node\":{node},")?;
+        }
+        if let Some(cluster) = CLUSTER.get() {
+            write!(writer, "\"cluster\":\"{cluster}\",")?;
+        }
+        write!(writer, "\"version\":\"{VERSION}\",")?;
+        writer.write_str(line.strip_prefix('{').ok_or(fmt::Error)?)
+    }
+}
