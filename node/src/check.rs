@@ -15,6 +15,7 @@ use crate::disk::Disk;
 use crate::embed::Embedders;
 use crate::error::{cannot, text};
 use crate::identity;
+use crate::join::configured_id;
 use crate::operator_key::read_operator_key;
 use crate::tls;
 use crate::webhooks::Webhooks;
@@ -191,15 +192,15 @@ fn data_folder(config: &Config) -> CheckResult {
         let parent = parent.ok_or("no folder above it exists")?;
         return Ok(format!("{} will be created below {}", data.display(), parent.display()));
     }
-    let identity = identity::read(data, config.node.id)?;
+    let node = configured_id(config)?;
+    let identity = identity::read(data, node)?;
     let (space, is_full) = Disk::new(data, config.disk.reserve_bytes)
         .describe()
         .map_err(cannot("measure the free disk space"))?;
     if is_full {
         return Err(format!("{}: the disk is full, {space}: free space", data.display()));
     }
-    let node =
-        if identity.is_some() { format!("of node {}", config.node.id) } else { "new".into() };
+    let node = if identity.is_some() { format!("of node {node}") } else { "new".into() };
     Ok(format!("{}, {node}, {space}", data.display()))
 }
 

@@ -11,7 +11,7 @@
 //! Who asks has a certificate of the authority and the operator key, as `hearth cluster add` does. All
 //! steps can be repeated: the node asks again until it votes and its former self is removed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -21,14 +21,15 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use raft::{ClusterStatus, Fault, Handle, MemberStatus, Operation, OperationResult};
+use raft::{ClusterStatus, Fault, Handle, MemberStatus, NodeId, Operation, OperationResult};
 use reqwest::Client;
 use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
+use storage::model::cluster::{Cluster, Member};
 use storage::{Reader, View};
 use tokio::time::{Instant, sleep};
 
-use crate::config::Config;
+use crate::config::{AUTO, Config};
 use crate::error::text;
 use crate::identity::{self, Identity};
 use crate::operator_key::read_operator_key;
@@ -110,8 +111,14 @@ impl Opened {
     /// The next step of a node; an error is why it has to wait.
     async fn reply(&self, request: &JoinRequest) -> Result<JoinReply, String> {
         let deadline = Instant::now() + TIMEOUT;
-        if self.reader.cluster().map_err(text)?.is_none() {
+        let Some(cluster) = self.reader.cluster().map_err(text)? else {
             return Ok(JoinReply::NoCluster);
+        };
+        // The incarnation of an id never changes: this needs no leader.
+        if let Some(identity) = &request.identity
+            && recorded(&cluster, identity).is_some_and(|member| !is_of(member, identity))
+        {
+            return Ok(JoinReply::TakeId(free_id(&cluster)));
         }
         // The newest members: an id is never given twice.
         self.raft.read_index(deadline).await.map_err(text)?;
@@ -125,40 +132,52 @@ impl Opened {
             let is_itself = request.identity.as_ref().is_some_and(|it| it.node == member.node);
             member.address == request.address && !is_itself
         });
-        let free = cluster.members.iter().map(|member| member.node).max().unwrap_or(0) + 1;
+        let may_join = former.map_or(Ok(()), |former| is_lost(former, &status, request.waited));
         let Some(identity) = &request.identity else {
-            former.map_or(Ok(()), |former| is_lost(former, &status, request.waited))?;
-            return Ok(JoinReply::TakeId(free));
+            may_join?;
+            return Ok(JoinReply::TakeId(free_id(&cluster)));
         };
-        let recorded = cluster.members.iter().find(|member| member.node == identity.node);
-        match recorded {
-            None => {
-                former.map_or(Ok(()), |former| is_lost(former, &status, request.waited))?;
+        let own = status.members.iter().find(|member| member.node == identity.node);
+        match (recorded(&cluster, identity), own.map(|own| own.role.votes())) {
+            (Some(member), _) if !is_of(member, identity) => {
+                Ok(JoinReply::TakeId(free_id(&cluster)))
+            }
+            (Some(member), _) if member.removed => Err("an operator has removed this node".into()),
+            // An addition has two steps. The second one may be missing.
+            (_, None) => {
+                may_join?;
                 let (node, address) = (identity.node, request.address.clone());
                 self.operate(Operation::Add { node, address }, deadline).await?;
                 Err("it was added, and receives the state".into())
             }
-            Some(member) if member.incarnation != identity.incarnation.into_bytes() => {
-                Ok(JoinReply::TakeId(free))
-            }
-            Some(_) => {
-                let own = status.members.iter().find(|member| member.node == identity.node);
-                match (own.map(|own| own.role.votes()), former) {
-                    (None, _) => Err("an operator has removed this node".into()),
-                    (Some(false), _) => Err("it receives the state".into()),
-                    (Some(true), None) => Ok(JoinReply::Votes),
-                    (Some(true), Some(former)) => {
-                        self.operate(Operation::Remove(former.node), deadline).await?;
-                        Ok(JoinReply::Votes)
-                    }
+            (_, Some(false)) => Err("it receives the state".into()),
+            (_, Some(true)) => match former {
+                None => Ok(JoinReply::Votes),
+                // There may be several, if a replacement was lost too.
+                Some(former) => {
+                    self.operate(Operation::Remove(former.node), deadline).await?;
+                    Err("its former self was removed".into())
                 }
-            }
+            },
         }
     }
 
     async fn operate(&self, operation: Operation, deadline: Instant) -> Result<(), String> {
         self.raft.operate(operation, deadline).await.map(drop).map_err(text)
     }
+}
+
+fn recorded<'a>(cluster: &'a Cluster, identity: &Identity) -> Option<&'a Member> {
+    cluster.members.iter().find(|member| member.node == identity.node)
+}
+
+fn is_of(member: &Member, identity: &Identity) -> bool {
+    member.incarnation == identity.incarnation.into_bytes()
+}
+
+/// An id that no node had.
+fn free_id(cluster: &Cluster) -> NodeId {
+    cluster.members.iter().map(|member| member.node).max().unwrap_or(0) + 1
 }
 
 /// Whether a member is silent, and the other voters are complete without it; an error is why not.
@@ -187,7 +206,8 @@ fn is_lost(former: &MemberStatus, status: &ClusterStatus, waited: Duration) -> R
 /// The asking side.
 pub(crate) struct Joining {
     client: Client,
-    key: String,
+    /// The file of the operator key. It may be replaced while the node waits.
+    key_file: PathBuf,
     /// Where this node asks: the configured members but itself.
     members: Vec<String>,
     address: String,
@@ -203,27 +223,31 @@ impl Joining {
         let (address, members) = (config.peer.advertised_address(), &config.cluster.members);
         let initial = members.iter().find(|(_, member)| **member == address).map(|(id, _)| *id);
         let members: Vec<_> = members.values().filter(|it| **it != address).cloned().collect();
-        let key_file = config.operator.key_file.as_deref();
-        let (_, key) = read_operator_key(key_file.ok_or(
+        let key_file = config.operator.key_file.clone().ok_or(
             "node.id = \"auto\" needs operator.key_file: a node joins with the key of operators",
-        )?)?;
+        )?;
+        read_operator_key(&key_file)?;
         let client = Client::builder()
             .tls_backend_preconfigured(tls.clone())
             .https_only(true)
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(TIMEOUT)
+            // What the leader began, it may end.
+            .timeout(2 * TIMEOUT)
             .build()
             .map_err(text)?;
         let (began, reason) = (Instant::now(), String::new());
-        Ok(Self { client, key, members, address, initial, began, reason })
+        Ok(Self { client, key_file, members, address, initial, began, reason })
     }
 
     /// Chooses the id of a node whose data folder has none. Waits while the members do not say.
     pub(crate) async fn choose_id(&mut self) -> u64 {
         loop {
             match (self.ask(None).await, self.initial, self.members.is_empty()) {
-                (Some(JoinReply::TakeId(id)), ..) => return id,
+                // Several nodes that join at once get different ids of their lists.
+                (Some(JoinReply::TakeId(free)), initial, _) => {
+                    return initial.filter(|id| *id >= free).unwrap_or(free);
+                }
                 (Some(JoinReply::Waits(reason)), ..) => self.wait(reason).await,
                 (_, Some(id), _) => return id,
                 (_, None, true) => return 1,
@@ -283,15 +307,17 @@ impl Joining {
         Ok(())
     }
 
-    /// The first reply of a member of a cluster; else that there is none, if a node says so.
+    /// The reply of a member that knows the next step; else why another one waits; else that there is
+    /// no cluster, if a node says so.
     async fn ask(&self, identity: Option<Identity>) -> Option<JoinReply> {
         let (address, waited) = (self.address.clone(), self.began.elapsed());
         let request = JoinRequest { address, identity, waited };
         let mut found = None;
         for member in &self.members {
             match self.ask_one(member, &request).await {
-                Ok(JoinReply::NoCluster) => found = Some(JoinReply::NoCluster),
-                Ok(reply) => return Some(reply),
+                Ok(reply @ (JoinReply::TakeId(_) | JoinReply::Votes)) => return Some(reply),
+                Ok(JoinReply::NoCluster) if found.is_some() => {}
+                Ok(reply) => found = Some(reply),
                 Err(error) => tracing::debug!(member, error, "a member does not respond"),
             }
         }
@@ -300,7 +326,8 @@ impl Joining {
 
     async fn ask_one(&self, member: &str, request: &JoinRequest) -> Result<JoinReply, String> {
         let url = format!("https://{member}{PATH}");
-        let request = self.client.post(url).bearer_auth(&self.key).json(request);
+        let (_, key) = read_operator_key(&self.key_file)?;
+        let request = self.client.post(url).bearer_auth(key).json(request);
         let response = request.send().await.map_err(text)?;
         match response.status() {
             StatusCode::OK => response.json().await.map_err(text),
@@ -328,4 +355,18 @@ fn begin_anew(data: &Path, identity: &Identity, free: u64) -> Result<String, Str
          under a free id, such as {free}",
         identity.node
     ))
+}
+
+/// The id of a node that does not run: that of its configuration or of its data folder; else the one that
+/// it would take in a new cluster.
+pub(crate) fn configured_id(config: &Config) -> Result<NodeId, String> {
+    if config.node.id != AUTO {
+        return Ok(config.node.id);
+    }
+    if let Some(owner) = identity::owner(&config.node.data)? {
+        return Ok(owner);
+    }
+    let address = config.peer.advertised_address();
+    let listed = config.cluster.members.iter().find(|(_, member)| **member == address);
+    Ok(listed.map_or(1, |(id, _)| *id))
 }

@@ -41,9 +41,13 @@ pub(crate) fn start_logging(log: &Log) -> Result<(), String> {
     .map_err(text)
 }
 
-/// Names the node in all lines from here on, and its cluster as soon as it has one.
-pub(crate) async fn name_node(node: u64, reader: Reader) {
+/// Names the node in all lines from here on.
+pub(crate) fn name_node(node: u64) {
     NODE.get_or_init(|| node);
+}
+
+/// Names the cluster in all lines, as soon as the node has one.
+pub(crate) async fn name_cluster(reader: Reader) {
     loop {
         // A storage fault stops the node, and is logged where it occurs.
         let Ok(cluster) = reader.cluster() else { return };

@@ -13,6 +13,7 @@ use prometheus::Registry;
 use prometheus::core::Collector;
 use raft::Timings;
 use rustls::ClientConfig;
+use storage::View;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -31,7 +32,7 @@ use crate::identity;
 use crate::join::{JoinServer, Joining};
 use crate::labelled_metrics::LabelledMetrics;
 use crate::listeners::{Shared, listen, serve_operator, serve_peers, serve_public};
-use crate::logging::{name_node, start_logging};
+use crate::logging::{name_cluster, name_node, start_logging};
 use crate::memory::{self, memory_task};
 use crate::metrics::{NodeMetrics, process_metrics};
 use crate::model_change::ModelChanges;
@@ -87,7 +88,7 @@ pub(crate) async fn serve(
         engine::open(&config, tls, serve_peers, boot, indexed, joining.as_ref())
     })?;
     let Engine { raft, reader, .. } = &engine;
-    tokio::spawn(name_node(config.node.id, reader.clone()));
+    tokio::spawn(name_cluster(reader.clone()));
 
     let webhooks = Arc::new(Webhooks::new(&config.webhooks)?);
     let sender = Sender::new(raft, reader, Arc::clone(&webhooks));
@@ -122,7 +123,16 @@ pub(crate) async fn serve(
     };
     tokio::spawn(fault.guard(reloader.reload_task(hangups)));
 
-    become_member(&config, bootstrap, joining, &engine, &embedder).await?;
+    tokio::select! {
+        joined = become_member(&config, bootstrap, joining, &engine, &embedder) => joined?,
+        cause = fault.closed() => return Err(cause),
+        () = requested.clone() => {
+            raft.shutdown().await;
+            engine.flusher.close();
+            tracing::info!("stopped before it was a member");
+            return Ok(());
+        }
+    }
     tokio::spawn(fault.guard(ModelChanges::new(&engine, embedder, &config).run()));
     tokio::spawn(fault.guard(sender.webhook_task()));
     let tasks = BackgroundTasks::start(&app, raft, reader, config.node.id, boot);
@@ -150,7 +160,9 @@ async fn become_member(
         service_manager::report(ProcessState::Serves);
     }
     if let Some(joining) = joining {
-        bootstrap &= !joining.finds_cluster(&engine.identity).await;
+        if bootstrap && reader.cluster().map_err(text)?.is_none() {
+            bootstrap = !joining.finds_cluster(&engine.identity).await;
+        }
         tokio::spawn(joining.join_task(
             config.clone(),
             engine.identity.clone(),
@@ -201,6 +213,7 @@ async fn find_id(config: &mut Config, tls: &ClientConfig) -> Result<Joining, Str
 
 /// What a report of a fault needs first.
 fn show_start(config: &Config, embedder: &Embedders) {
+    name_node(config.node.id);
     let (node, memory_limit) = (config.node.id, memory::limit(config.memory.max_bytes));
     let model = embedder.model().name;
     tracing::info!(node, version = VERSION, commit = COMMIT, memory_limit, model, "starts");

@@ -52,6 +52,30 @@ async fn nodes_without_ids_make_a_cluster_and_grow() {
     drop((processes, process));
 }
 
+/// They may take the same id, and a change of the members may still be under way: both go on.
+#[tokio::test]
+async fn two_nodes_join_at_once() {
+    let cluster = options().nodes(3).start();
+    converged(&cluster).await;
+    let member = |node: &Node| format!("{}={}", node.id(), node.peer_address());
+    let members_of = cluster.nodes().map(member).collect::<Vec<_>>().join(", ");
+    let nodes = [(); 2].map(|()| NewNode::beside(&cluster));
+    let processes = Mutex::new(nodes.each_ref().map(|node| node.serve_auto(&members_of, &[])));
+    let restarted = async || {
+        for (node, process) in nodes.iter().zip(processes.lock().await.iter_mut()) {
+            if process.has_ended() {
+                *process = node.serve_auto(&members_of, &[]);
+            }
+        }
+        members(&cluster).await
+    };
+    let all_vote = |members: &Vec<(u64, String)>| {
+        members.len() == 5 && members.iter().all(|(_, role)| role != "learner")
+    };
+    eventually("all five vote", restarted, all_vote).await;
+    assert_equal_states(&cluster).await;
+}
+
 #[tokio::test]
 async fn emptied_node_replaces_its_former_self() {
     let cluster = options().nodes(3).start();

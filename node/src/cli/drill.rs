@@ -15,6 +15,7 @@ use crate::cli::dev_node::Node;
 use crate::cli::outset::{Outset, bar, print_faults, temporary};
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::join::configured_id;
 
 /// Arguments of `hearth backup drill`.
 #[derive(Args)]
@@ -102,7 +103,7 @@ async fn serve(config: &Config, file: &std::path::Path, data: PathBuf) -> Result
         // It is alone, at another address.
         ("HEARTH__CLUSTER__MEMBERS", String::new()),
     ];
-    let mut node = Node::new(config.node.id, data, ports, config.public.plain_http);
+    let mut node = Node::new(configured_id(config)?, data, ports, config.public.plain_http);
     node.start_on(file, &[], &environment)?;
     let ready = node.wait_ready().await;
     node.stop().await;

@@ -11,6 +11,7 @@ use crate::backup::Restoration;
 use crate::config::Config;
 use crate::embed::Embedders;
 use crate::error::cannot;
+use crate::join::configured_id;
 use crate::webhooks::Webhooks;
 
 /// How a new cluster begins with old data.
@@ -29,7 +30,7 @@ impl Outset {
     pub(crate) fn restoration(&self, config: &Config) -> Result<Restoration, String> {
         Ok(Restoration {
             data: config.node.data.clone(),
-            node: config.node.id,
+            node: configured_id(config)?,
             address: config.peer.advertised_address(),
             model: hex::encode(Embedders::start(&config.embedder)?.model().id.0),
             cluster_key: Webhooks::new(&config.webhooks)?.key_fingerprint(),
