@@ -290,7 +290,8 @@ async fn log_may_switch_the_model() {
     std::fs::remove_dir_all(cluster.folder().join("restored")).unwrap();
     let config = cluster.restored_config();
     let mut table: toml::Table = std::fs::read_to_string(&config).unwrap().parse().unwrap();
-    table["embedder"]["model"] = folder.clone().into();
+    let embedder = table["embedder"].as_table_mut().unwrap();
+    embedder.insert("model".into(), folder.clone().into());
     std::fs::write(&config, table.to_string()).unwrap();
     let arguments = ["restore", place.path().to_str().unwrap(), "--config"];
     let (succeeded, text) =
