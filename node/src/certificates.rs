@@ -189,8 +189,15 @@ impl Certificates {
         let [new, _old] = authorities.as_slice() else {
             return Err("the file has one authority: begin with --new-authority".to_owned());
         };
-        let name = names_in(new.as_bytes())?.subject;
-        for node in self.nodes()? {
+        // A replacement that was interrupted has begun again only with --new-authority.
+        if self.signing()?.0 != *new {
+            return Err("ca.key is not of the new authority: repeat --new-authority".to_owned());
+        }
+        let (name, nodes) = (names_in(new.as_bytes())?.subject, self.nodes()?);
+        if nodes.is_empty() {
+            return Err("the folder has no node: do all of them have new certificates?".to_owned());
+        }
+        for node in nodes {
             let file = self.files(node).certificate;
             let found = names_in(&std::fs::read(&file).map_err(unusable(&file))?)?.issuer;
             if found != name {
