@@ -81,15 +81,23 @@ impl RequestLog {
 
     /// Whether a rejection has a line: the number of those before it that have none.
     fn rejection(&self, ended: &Ended<'_>, now: Instant) -> Option<u64> {
-        let mut rejected = self.rejected.lock();
-        if rejected.len() >= REJECTED_MAX {
-            rejected.retain(|_, one| now.duration_since(one.since) < SECOND);
+        let (mut rejected, kind) = (self.rejected.lock(), (ended.key, ended.status));
+        if rejected.len() >= REJECTED_MAX && !rejected.contains_key(&kind) {
+            let mut dropped = 0;
+            rejected.retain(|_, one| {
+                let is_recent = now.duration_since(one.since) < SECOND;
+                dropped += if is_recent { 0 } else { one.silent };
+                is_recent
+            });
+            if dropped > 0 {
+                tracing::info!(target: "request", unlogged = dropped, "rejections without lines");
+            }
             if rejected.len() >= REJECTED_MAX {
                 return None;
             }
         }
         let new = Rejected { since: now, lines: 0, silent: 0 };
-        let one = rejected.entry((ended.key, ended.status)).or_insert(new);
+        let one = rejected.entry(kind).or_insert(new);
         if now.duration_since(one.since) >= SECOND {
             (one.since, one.lines) = (now, 0);
         }
