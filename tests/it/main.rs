@@ -22,6 +22,7 @@ mod consolidation;
 mod corruption;
 mod damaged_files;
 mod dashboard;
+mod debug_bundle;
 mod deliveries;
 mod details;
 mod dev;

@@ -6,6 +6,7 @@ mod certs;
 mod cluster;
 mod completions;
 mod consolidate;
+mod debug;
 mod demo;
 mod dev;
 mod dev_config;
@@ -65,6 +66,9 @@ enum Command {
     },
     /// Examine a node's configuration and the cluster, and say what to mend
     Doctor(doctor::Doctor),
+    /// Collect what a report of a fault needs
+    #[command(subcommand)]
+    Debug(debug::Debug),
     /// Succeed if a node is ready, for health checks of containers
     Health(doctor::Health),
     /// Run a development cluster on this machine
@@ -166,6 +170,7 @@ async fn execute(command: Command) -> Result<(), Failure> {
         Command::Recover(recover) => recover.run(environment()),
         Command::Certs(certs) => Ok(certs.run()?),
         Command::Doctor(doctor) => doctor.run(environment()).await,
+        Command::Debug(debug) => debug.run(environment()).await,
         Command::Health(health) => health.run(environment()).await,
         Command::Dev(dev) => Ok(dev.run().await?),
         Command::Demo => Ok(demo::run().await?),
