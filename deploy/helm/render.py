@@ -11,8 +11,10 @@ Needs PyPI's helm-python-sdk and kubernetes-validate (deploy/setup/pypi.sh CACHE
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import yaml
 from helm_python.chart import Chart, lint
 
 CHART = Path(__file__).resolve().parent / "hearth"
@@ -21,7 +23,14 @@ TARGET = CHART.parent.parent / "kubernetes/hearth.yaml"
 VARIANTS = [
     {},
     {"replicas": 5, "antiAffinity": "preferred", "networkPolicy": {"enabled": False}},
-    {"config": {"backup": {"url": "s3://backups/hearth", "keep": 3}}, "storage": {"className": "fast"}},
+    {
+        "config": {
+            "backup": {"url": "s3://backups/hearth", "keep": 3},
+            "log": {"filter": "info,raft=debug"},
+            "public": {"origins": "https://app.example", "plain_http": False},
+        },
+        "storage": {"className": "fast"},
+    },
     {"networkPolicy": {"agents": [{"namespaceSelector": {"matchLabels": {"agents": "yes"}}}]}, "service": {"type": "LoadBalancer"}},
 ]
 # The oldest that the chart names, and the newest that the schemas know.
@@ -45,6 +54,10 @@ def main(check):
     if not TARGET.exists() or TARGET.read_text() != text:
         sys.exit(f"render: {TARGET} is not what the chart renders: run deploy/helm/render.py")
     for variant in VARIANTS:
+        found = settings(render(variant))
+        for section, keys in variant.get("config", {}).items():
+            if not keys.items() <= found[section].items():
+                sys.exit(f"render: {section} is {found[section]}, and not {keys}")
         for version in KUBERNETES:
             validate(render(variant), version)
 
@@ -54,6 +67,12 @@ def render(values):
     files = chart.render(values, name="hearth", namespace="hearth")
     manifests = [files[name].strip() for name in sorted(files) if name.endswith(".yaml") and files[name].strip()]
     return HEAD + "---\n" + "\n---\n".join(manifests) + "\n"
+
+
+def settings(text):
+    """The settings of a rendered chart. One that is written twice is a fault of TOML."""
+    [toml] = [part["data"]["hearth.toml"] for part in yaml.safe_load_all(text) if part["kind"] == "ConfigMap"]
+    return tomllib.loads(toml)
 
 
 def validate(text, version):

@@ -22,3 +22,21 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- join ", " $members }}
 {{- end }}
+
+{{- define "hearth.settings" -}}
+node: {id: auto, data: /var/lib/hearth}
+public:
+  listen: 0.0.0.0:4280
+  certificate: /etc/hearth/node.pem
+  key: /etc/hearth/node.key
+  drain_seconds: {{ .Values.drainSeconds }}
+operator: {health_listen: "0.0.0.0:4283", key_file: /etc/hearth/operator.key}
+peer:
+  listen: 0.0.0.0:4282
+  authority: /etc/hearth/ca.pem
+  certificate: /etc/hearth/node.pem
+  key: /etc/hearth/node.key
+cluster: {members: {{ include "hearth.members" . | quote }}}
+webhooks: {key: /etc/hearth/cluster.key}
+log: {format: json}
+{{- end }}
