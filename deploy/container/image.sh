@@ -15,4 +15,4 @@ if docker info >/dev/null 2>&1; then
     exec docker build "${options[@]}" "${CONTEXT:-.}"
 fi
 # In this format an image can have a health check.
-exec buildah build --format docker --ignorefile .containerignore "${options[@]}" "${CONTEXT:-.}"
+exec buildah build --format docker --ignorefile deploy/container/Containerfile.dockerignore "${options[@]}" "${CONTEXT:-.}"

@@ -16,7 +16,7 @@ The model and ONNX Runtime come from the cache (deploy/setup/fetch_model.py), wh
 The program finds them at ../share/hearth and ../lib/hearth from its own folder, so that all packages
 have the same tree. The same binary gives the same bytes: each time in them is SOURCE_DATE_EPOCH, by
 default that of the last commit. --fast compresses less. Needs Debian's debhelper for the Debian package,
-and PyPI's wheel (deploy/setup/tools.sh). Standard library only.
+and PyPI's wheel (deploy/setup/pypi.sh CACHE packaging). Standard library only.
 """
 
 import argparse
@@ -40,7 +40,6 @@ CACHE = Path(os.environ["HEARTH_CACHE"])
 MODEL = "all-MiniLM-L6-v2"
 RUNTIME = "libonnxruntime.so.1.31.1"
 VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
-DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 MAINTAINER = os.environ.get("HEARTH_MAINTAINER", "Hearth <hearth@localhost.localdomain>")
 # Names under which crates ship the texts of their licences.
 LICENCE_NAMES = re.compile(r"(LICEN[CS]E|COPYING|NOTICE|UNLICENSE)", re.IGNORECASE)
@@ -55,6 +54,8 @@ def main():
     parser.add_argument("--fast", action="store_true", help="compress less")
     arguments = parser.parse_args()
     os.environ.setdefault("SOURCE_DATE_EPOCH", run(["git", "-C", ROOT, "log", "-1", "--format=%ct"]).strip())
+    # Packages have the modes of files.
+    os.umask(0o022)
     binary, folder = arguments.binary.absolute(), arguments.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     if arguments.what == "sbom":
@@ -140,7 +141,10 @@ def licences():
         if package["id"] not in found or package["source"] is None:
             continue
         name = f"{package['name']} {package['version']} ({package['license']})"
-        paths = [path for path in Path(package["manifest_path"]).parent.iterdir() if LICENCE_NAMES.match(path.name)]
+        folder = Path(package["manifest_path"]).parent
+        # Crates with sources of C have their licences deeper.
+        found_in = folder.rglob("*") if package["name"].endswith("-sys") else folder.iterdir()
+        paths = [path for path in found_in if LICENCE_NAMES.match(path.name)]
         for path in sorted(path for path in paths if path.is_file()) or [None]:
             text = path.read_text(errors="replace").strip() if path else "The crate ships no text of its licence."
             texts.setdefault(text, []).append(name)
