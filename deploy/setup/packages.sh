@@ -29,6 +29,8 @@ case ${1:-build} in
         has runc || missing+=(runc) # crun does not run in all cgroups
         [ -x /usr/lib/podman/netavark ] || missing+=(netavark)
         [ -x /usr/lib/podman/aardvark-dns ] || missing+=(aardvark-dns) # names of containers
+        has iptables || missing+=(iptables) # netavark calls it
+        has pgrep || missing+=(procps)
         has debootstrap || missing+=(debootstrap) # base of images and of machines
         has systemd-nspawn || missing+=(systemd-container) # machines with systemd
         ;;

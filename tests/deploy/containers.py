@@ -19,6 +19,7 @@ runtime = "runc"
 cgroup_manager = "cgroupfs"
 [network]
 network_backend = "netavark"
+network_config_dir = "{work}/networks"
 """
 STORAGE = """
 [storage]
@@ -36,7 +37,7 @@ class Podman:
     """Runs podman with a store in the folder `work`; nothing of it stays."""
 
     def __init__(self, work):
-        (work / "containers.conf").write_text(CONTAINERS)
+        (work / "containers.conf").write_text(CONTAINERS.format(work=work))
         (work / "storage.conf").write_text(STORAGE.format(work=work))
         self.environment = os.environ | {
             "CONTAINERS_CONF": str(work / "containers.conf"),
@@ -81,8 +82,9 @@ class Podman:
         self.run(script, name, *arguments, CONTEXT=str(context))
 
     def logs(self, container):
+        state = self.try_run("podman", "inspect", "--format", "{{json .State}}", container)
         ran = self.try_run("podman", "logs", "--tail", "20", container)
-        return ran.stdout + ran.stderr
+        return state.stdout + ran.stdout + ran.stderr
 
     def inside(self, container, *command, key=""):
         """Runs a command in a container."""
@@ -237,20 +239,19 @@ class PodNodes:
             self.podman.run("podman", "pod", "rm", "--force", f"hearth-{at}")
 
 
-def compose(cache, dist, work):
+def containers(cache, dist, work):
+    """The services of compose, then the pods: podman's names of networks and hosts are those of the machine."""
     with Podman(work) as podman:
-        play(podman, ComposeNodes(podman, cache, work), cache, dist, work)
+        for image in IMAGES:
+            podman.build(image, cache / "debian.tar", dist, work)
+        for kind in (ComposeNodes, PodNodes):
+            began = time.monotonic()
+            play(podman, kind(podman, cache, work))
+            print(f"test-deploy: {kind.__name__} passed in {time.monotonic() - began:.0f} s", flush=True)
 
 
-def pods(cache, dist, work):
-    with Podman(work) as podman:
-        play(podman, PodNodes(podman, cache, work), cache, dist, work)
-
-
-def play(podman, nodes, cache, dist, work):
+def play(podman, nodes):
     """Three containers start, one is killed, one loses its disk, and all are upgraded, while an agent works."""
-    for image in IMAGES:
-        podman.build(image, cache / "debian.tar", dist, work)
     old, new = IMAGES
     podman.authority, containers = nodes.authority, nodes.containers
     nodes.create(old)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests of the packages in a folder: each is installed, started, used, killed and upgraded.
 
-usage: run.py CACHE DIST [wheels | debian | compose | pods]
+usage: run.py CACHE DIST [wheels | debian | containers]
 
 What an operator types stands in docs/installation.md: a test reads its commands there. Needs root, and what
 `deploy/setup/packages.sh containers` and `deploy/setup/pypi.sh CACHE deploying` install.
@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from containers import compose, pods
+from containers import containers
 from machine import Machine, Network, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +21,7 @@ MANUAL = (ROOT / "docs/installation.md").read_text()
 
 
 def main(cache, dist, *wanted):
-    tests = {"wheels": wheels, "debian": debian, "compose": compose, "pods": pods}
+    tests = {"wheels": wheels, "debian": debian, "containers": containers}
     if len(wanted) != 1:
         # All at once: they wait for elections, silences and drains most of the time.
         running = {name: subprocess.Popen([sys.executable, __file__, cache, dist, name]) for name in tests}
