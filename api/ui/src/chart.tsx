@@ -14,6 +14,16 @@ export interface Series {
 const COLOURS = ["--line-1", "--line-2", "--line-3", "--line-4"];
 const colourOf = (number: number) => COLOURS[number % COLOURS.length] ?? "--line-1";
 const HEIGHT = 180;
+const AXIS_MARGIN = 2;
+
+/** The width of an axis whose longest label just fits. uPlot draws twice: with the labels of the first time. */
+function fittingWidth(plot: uPlot, labels: string[], at: number, cycle: number): number {
+  const axis = plot.axes[at] as uPlot.Axis & { _size: number; font: [string] };
+  if (cycle > 1) return axis._size;
+  plot.ctx.font = axis.font[0];
+  const widths = (labels ?? []).map((label) => plot.ctx.measureText(label).width / devicePixelRatio);
+  return Math.ceil(Math.max(0, ...widths) + (axis.ticks?.size ?? 0) + (axis.gap ?? 0) + AXIS_MARGIN);
+}
 
 /** `at` is in seconds since 1970. `summary` says in words what the lines show. */
 export function Chart(props: {
@@ -38,7 +48,7 @@ export function Chart(props: {
       cursor: { y: false },
       legend: { show: false },
       scales: range ? { y: { range } } : {},
-      axes: [axis, { ...axis, size: 64, ...(format && { values: (_, ticks) => ticks.map(format) }) }],
+      axes: [axis, { ...axis, size: fittingWidth, ...(format && { values: (_, ticks) => ticks.map(format) }) }],
       series: [
         {},
         ...series.map((line, number) => ({

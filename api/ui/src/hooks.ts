@@ -31,7 +31,8 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, key: unkno
     pending.current?.abort();
     const mine = (pending.current = new AbortController());
     const isWanted = () => pending.current === mine && !mine.signal.aborted;
-    latest.current(mine.signal).then(
+    // An address without such a path is an error of the load, and not of the page.
+    new Promise<T>((resolve) => resolve(latest.current(mine.signal))).then(
       (data) => isWanted() && setState({ data, error: null, name }),
       // After an error, what was loaded for the same key stays.
       (error: Error) => isWanted() && setState((before) => ({ data: before.name === name || keep ? before.data : null, error, name })),

@@ -167,6 +167,28 @@ test("operators work over plain HTTP on another name", async () => {
   await page.context().close();
 });
 
+test("labels of axes are whole in the picture", async () => {
+  const page = await browser.open(cluster.ops(), cluster.info.operator_key, "/sign-in");
+  const at = Array.from({ length: 20 }, (_, sample) => 1_800_000_000 + 15 * sample);
+  const names = ["hearth_memory_resident_bytes", "hearth_disk_free_bytes", "hearth_memories", "hearth_raft_term"];
+  const largest = [340e6, 1.8e12, 123_456_789, 1_000_000];
+  const series = Object.fromEntries(names.map((name, number) => [name, at.map((_, sample) => largest[number] * (1 + sample / 20))]));
+  await page.route("**/cluster/metrics", (route) => route.fulfill({ json: { interval_seconds: 15, at, series } }));
+  await go(page, "/cluster");
+  await page.locator("figure", { hasText: "Resident memory" }).locator("canvas").waitFor();
+  const drawn = await page.locator(".chart canvas").evaluateAll((canvases) =>
+    canvases.map((canvas) => {
+      const columns = (from, width) => canvas.getContext("2d").getImageData(from, 0, width, canvas.height).data;
+      const hasInk = (data) => data.some((value, byte) => byte % 4 === 3 && value > 0);
+      return { edge: hasInk(columns(0, 1)), labels: hasInk(columns(1, 40)) };
+    }),
+  );
+  assert.ok(drawn.length >= 8);
+  for (const { edge } of drawn) assert.equal(edge, false, "a label begins outside of the picture");
+  assert.ok(drawn.filter(({ labels }) => labels).length >= names.length);
+  await page.context().close();
+});
+
 test("another key in an open page replaces the first", async () => {
   const created = await cluster.call("POST", "/keys", { name: "the other one", role: "reader" });
   const page = await browser.open(cluster.url(), cluster.key, "/keys");
