@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the optimised binary and its packages, with what a release has beside them: a list of its parts
 # (SBOM, CycloneDX), sums, and a signature if MINISIGN_KEY names a secret key. The binary contains the list
-# of its crates (cargo auditable). The same commit gives the same bytes, wherever it is built.
+# of its crates (cargo auditable). It has no path of this machine.
 #
 #   deploy/package/release.sh CACHE FOLDER
 set -euo pipefail
