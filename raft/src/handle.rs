@@ -18,12 +18,9 @@ use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::fault::Fault;
 use crate::forward;
 use crate::grants::{Grant, GrantRequest};
-use crate::membership::maintenance::CONTACT_AGE_MAX;
-use crate::membership::operations::{Operations, status};
+use crate::membership::operations::{Operations, is_responsive, status};
 use crate::network::client::causes;
-use crate::operation::{
-    ClusterStatus, MemberStatus, OperateError, OperateResult, Operation, OperationResult,
-};
+use crate::operation::{ClusterStatus, OperateError, OperateResult, Operation, OperationResult};
 use crate::shared::{Shared, Totals};
 use crate::state_machine::SnapshotFolder;
 use crate::timings::Timings;
@@ -294,11 +291,8 @@ impl Handle {
     pub fn failure_tolerance(&self) -> Option<i64> {
         let shared = self.shared().filter(|shared| shared.leads())?;
         let voters = shared.voters();
-        let in_contact = |member: &MemberStatus| {
-            let silence = member.last_contact_ms.map_or(Duration::MAX, Duration::from_millis);
-            voters.contains(&member.node) && silence < CONTACT_AGE_MAX
-        };
-        let reachable = status(shared).members.into_iter().filter(in_contact).count();
+        let members = status(shared).members;
+        let reachable = members.iter().filter(|it| it.role.votes() && is_responsive(it)).count();
         Some(reachable as i64 - (voters.len() / 2 + 1) as i64)
     }
 

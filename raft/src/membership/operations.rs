@@ -30,7 +30,7 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_millis(500);
 /// Wait for a new leader.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(10);
 
-fn is_responsive(member: &MemberStatus) -> bool {
+pub(crate) fn is_responsive(member: &MemberStatus) -> bool {
     member.last_contact_ms.is_some_and(|ms| Duration::from_millis(ms) <= CONTACT_AGE_MAX)
 }
 
