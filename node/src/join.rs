@@ -221,7 +221,7 @@ pub(crate) struct Joining {
 impl Joining {
     pub(crate) fn new(config: &Config, tls: &ClientConfig) -> Result<Self, String> {
         let (address, members) = (config.peer.advertised_address(), &config.cluster.members);
-        let initial = members.iter().find(|(_, member)| **member == address).map(|(id, _)| *id);
+        let initial = listed_id(config);
         let members: Vec<_> = members.values().filter(|it| **it != address).cloned().collect();
         let key_file = config.operator.key_file.clone().ok_or(
             "node.id = \"auto\" needs operator.key_file: a node joins with the key of operators",
@@ -366,7 +366,11 @@ pub(crate) fn configured_id(config: &Config) -> Result<NodeId, String> {
     if let Some(owner) = identity::owner(&config.node.data)? {
         return Ok(owner);
     }
+    Ok(listed_id(config).unwrap_or(1))
+}
+
+/// The id that `cluster.members` gives the address of this node.
+fn listed_id(config: &Config) -> Option<NodeId> {
     let address = config.peer.advertised_address();
-    let listed = config.cluster.members.iter().find(|(_, member)| **member == address);
-    Ok(listed.map_or(1, |(id, _)| *id))
+    config.cluster.members.iter().find(|(_, member)| **member == address).map(|(id, _)| *id)
 }

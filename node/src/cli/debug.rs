@@ -1,8 +1,10 @@
 //! `hearth debug bundle`: one text file with what a report of a fault needs. A person can read it before it
 //! leaves the machine. It has no key, no certificate and no text of a memory.
 
+use std::collections::VecDeque;
 use std::fmt::{Display, Write as _};
-use std::io::{Read, Write as _};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -14,7 +16,7 @@ use crate::build::{COMMIT, VERSION};
 use crate::check;
 use crate::cli::operator::OperatorClient;
 use crate::config::Config;
-use crate::error::{text, unusable};
+use crate::error::unusable;
 use crate::failure::Failure;
 use crate::operator_key::read_operator_key;
 
@@ -98,7 +100,7 @@ impl Bundle {
         if let Some(log) = &self.log {
             bundle.section("end of the log", end_of_log(log)?);
         }
-        let mut file = std::fs::File::create(&self.out).map_err(unusable(&self.out))?;
+        let mut file = File::create(&self.out).map_err(unusable(&self.out))?;
         file.write_all(bundle.0.as_bytes()).map_err(unusable(&self.out))?;
         println!(
             "{} has no key and no text of a memory. Read it before you send it: it names",
@@ -150,13 +152,17 @@ fn files(folder: &Path) -> String {
 }
 
 fn end_of_log(path: &Path) -> Result<String, String> {
-    let log = if path == Path::new("-") {
-        let mut log = String::new();
-        std::io::stdin().read_to_string(&mut log).map_err(text)?;
-        log
-    } else {
-        std::fs::read_to_string(path).map_err(unusable(path))?
+    let log: Box<dyn BufRead> = match path == Path::new("-") {
+        true => Box::new(std::io::stdin().lock()),
+        false => Box::new(BufReader::new(File::open(path).map_err(unusable(path))?)),
     };
-    let lines: Vec<&str> = log.lines().collect();
-    Ok(lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"))
+    // A log may be larger than memory.
+    let mut end = VecDeque::with_capacity(LOG_LINES);
+    for line in log.split(b'\n') {
+        if end.len() == LOG_LINES {
+            end.pop_front();
+        }
+        end.push_back(String::from_utf8_lossy(&line.map_err(unusable(path))?).into_owned());
+    }
+    Ok(Vec::from(end).join("\n"))
 }
