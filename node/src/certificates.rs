@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use api::random_bytes;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -10,9 +11,9 @@ use rcgen::{
 };
 use sha2::{Digest, Sha256};
 use storage::file::{replace, replace_secret};
+use storage::model::api_key::OperatorKey;
 
 use crate::error::{cannot, unusable};
-use crate::operator_key::new_operator_key;
 use crate::tls::{has_public_key, names_in};
 use crate::webhooks::new_cluster_key;
 
@@ -56,7 +57,7 @@ impl Certificates {
         }
         for (path, new_key) in [
             (certificates.cluster_key(), new_cluster_key as fn() -> String),
-            (certificates.operator_key(), new_operator_key),
+            (certificates.operator_key(), || OperatorKey::text_from_random(random_bytes()) + "\n"),
         ] {
             if !path.exists() {
                 write_secret(&path, &new_key())?;

@@ -11,12 +11,12 @@ use tokio::time::timeout;
 
 use crate::config::{Config, Operator};
 use crate::credentials::Credentials;
+use crate::credentials::read_operator_key;
 use crate::disk::Disk;
 use crate::embed::Embedders;
 use crate::error::{cannot, text};
 use crate::identity;
 use crate::join::configured_id;
-use crate::operator_key::read_operator_key;
 use crate::tls;
 use crate::webhooks::Webhooks;
 

@@ -1,7 +1,7 @@
 //! The credentials of a node: the certificates of its listeners and of its calls to other nodes,
 //! and the operator key. The node reads their files again on SIGHUP, and when they have changed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +14,7 @@ use storage::model::api_key::OperatorKey;
 use tokio::signal::unix::Signal;
 
 use crate::config::Config;
-use crate::operator_key::read_operator_key;
+use crate::error::unusable;
 use crate::tls;
 
 /// Interval at which the files are checked for changes.
@@ -142,4 +142,13 @@ impl Reloader {
         self.app.set_operator_key(new.operator_key);
         Ok(())
     }
+}
+
+/// Reads the operator key in the file at `path`, and its text. It is the same on all nodes.
+pub(crate) fn read_operator_key(path: &Path) -> Result<(OperatorKey, String), String> {
+    let content = std::fs::read_to_string(path).map_err(unusable(path))?;
+    let text = content.trim();
+    let key = OperatorKey::parse(text);
+    let key = key.ok_or_else(|| unusable(path)("it contains no valid operator key"))?;
+    Ok((key, text.to_owned()))
 }

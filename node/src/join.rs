@@ -30,9 +30,9 @@ use storage::{Reader, View};
 use tokio::time::{Instant, sleep};
 
 use crate::config::{AUTO, Config};
+use crate::credentials::read_operator_key;
 use crate::error::text;
 use crate::identity::{self, Identity};
-use crate::operator_key::read_operator_key;
 
 const PATH: &str = "/peer/join";
 /// Time limit of a request, and of what it causes at the leader.

@@ -8,7 +8,7 @@ use raft::Handle;
 use storage::Reader;
 use storage::model::journal::EventName;
 
-use crate::build::{COMMIT, VERSION};
+use crate::program::{COMMIT, VERSION};
 
 pub(crate) struct LabelledMetrics {
     raft: Handle,

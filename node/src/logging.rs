@@ -14,9 +14,9 @@ use tracing_subscriber::fmt::format::{Format, Json, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, format};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::build::VERSION;
 use crate::config::{Log, LogFormat};
 use crate::error::text;
+use crate::program::VERSION;
 
 /// Interval at which a node without a cluster looks for one.
 const INTERVAL: Duration = Duration::from_secs(1);

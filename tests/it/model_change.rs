@@ -240,7 +240,7 @@ const CHANGED_AT: usize = 2 << 20;
 /// A folder with a model that has other vectors: the installed one, with weights of its last layer
 /// set to 0.
 fn changed_model(cluster: &Cluster) -> String {
-    let installed = ::node::installed::installed().expect("`make setup` ran").model;
+    let installed = ::node::program::installed().expect("`make setup` ran").model;
     let folder = cluster.folder().join("next-model");
     std::fs::create_dir(&folder).unwrap();
     std::fs::copy(installed.join("tokenizer.json"), folder.join("tokenizer.json")).unwrap();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use ::node::embed::{Manifest, OnnxRuntime};
-use ::node::installed::{self, Installed};
+use ::node::program::{self, Installed};
 use futures::future::join_all;
 
 use crate::{Cluster, Method, Node, StatusCode, Value, array, eventually, json, string};
@@ -108,7 +108,7 @@ pub async fn denied_key(node: &Node) -> Value {
 
 /// The folder into which `make setup` installs.
 pub fn cache() -> PathBuf {
-    installed::cache().expect("a cache folder")
+    program::cache().expect("a cache folder")
 }
 
 /// A program that `deploy/setup/pypi.sh` installs.
@@ -120,7 +120,7 @@ pub fn installed(program: &str) -> PathBuf {
 pub fn installed_model() -> &'static (Manifest, OnnxRuntime) {
     static INSTALLED: OnceLock<(Manifest, OnnxRuntime)> = OnceLock::new();
     INSTALLED.get_or_init(|| {
-        let Installed { model, library } = installed::installed().expect("`make setup` ran");
+        let Installed { model, library } = program::installed().expect("`make setup` ran");
         let manifest = Manifest::load(&model).expect("the model");
         let library = OnnxRuntime::load(&library).expect("the library");
         (manifest, library)

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use storage::backup::CopiedState;
 use storage::model::cluster::Model;
 
-use crate::build::VERSION;
 use crate::error::text;
+use crate::program::VERSION;
 
 /// The format of this version. Another one is rejected.
 const FORMAT: u32 = 1;

@@ -14,9 +14,9 @@ use tokio::task::block_in_place;
 
 use crate::backup::manifest::{FileOf, Manifest, ModelOf};
 use crate::backup::store::Store;
-use crate::build::VERSION;
 use crate::error::{cannot, text};
 use crate::identity::{self, BegunRestoration};
+use crate::program::VERSION;
 
 /// Segments of the log that are in memory.
 const SEGMENTS_AHEAD: usize = 4;

@@ -12,13 +12,13 @@ use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::Value;
 
-use crate::build::{COMMIT, VERSION};
 use crate::check;
 use crate::cli::operator::OperatorClient;
 use crate::config::Config;
+use crate::credentials::read_operator_key;
 use crate::error::unusable;
 use crate::failure::Failure;
-use crate::operator_key::read_operator_key;
+use crate::program::{COMMIT, VERSION};
 
 /// Lines at the end of a log.
 const LOG_LINES: usize = 500;

@@ -15,9 +15,9 @@ use crate::certificates::Certificates;
 use crate::cli::dev_config::{CONFIG_FILE, NodeOptions, choose_ports, write_config};
 use crate::cli::dev_node::{Node, READY_INTERVAL, READY_TIMEOUT, http_client};
 use crate::client::profiles::{Profile, Profiles};
+use crate::credentials::read_operator_key;
 use crate::error::{cannot, text};
 use crate::identity::create_private_folder;
-use crate::operator_key::read_operator_key;
 use crate::process::signals;
 
 const NODES_MAX: i64 = 7;

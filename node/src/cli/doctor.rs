@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::check::{self, CheckResult};
 use crate::cli::operator::OperatorClient;
 use crate::config::Config;
+use crate::credentials::read_operator_key;
 use crate::failure::{Exit, Failure};
-use crate::operator_key::read_operator_key;
 
 /// Offset of a wall clock to cluster time from which a person should look at the clock.
 const CLOCK_OFFSET_MS_MAX: i64 = 1_000;

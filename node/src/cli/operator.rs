@@ -8,9 +8,9 @@ use reqwest::{Client, Method};
 use serde_json::Value;
 
 use crate::config::Config;
+use crate::credentials::read_operator_key;
 use crate::error::text;
 use crate::failure::{Exit, Failure};
-use crate::operator_key::read_operator_key;
 
 /// Variable with the text of the operator key.
 const KEY_VARIABLE: &str = "HEARTH_OPERATOR_KEY";

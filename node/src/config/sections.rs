@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use crate::config::source::{list, members, node_id, pauses};
-use crate::installed::installed;
+use crate::program::installed;
 
 /// The other keys.
 pub(super) const WITHOUT_DEFAULT: [&str; 23] = [

@@ -1,6 +1,16 @@
-//! What is installed with this program: the embedding model and ONNX Runtime.
+//! This program: its version and commit, and what is installed with it, the embedding model and ONNX Runtime.
 
 use std::path::PathBuf;
+
+/// Its version.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The commit, of `make build`, `make release` and images. Other builds, whose sources change all the
+/// time, do not have it.
+pub(crate) const COMMIT: &str = match option_env!("HEARTH_COMMIT") {
+    Some(commit) => commit,
+    None => "development",
+};
 
 /// Name of the model's folder.
 const MODEL: &str = "all-MiniLM-L6-v2";
