@@ -20,10 +20,11 @@ use crate::limits::{
     BODIES_BYTES_MAX, DRAINS_MAX, EXPORTS_MAX, REQUESTS_MAX, RESPONSES_BYTES_MAX, STREAMS_MAX,
 };
 use crate::metrics::{Metrics, MetricsHistory, RequestCounts, TenantRequests};
-use crate::request_log::{RequestLog, RequestLogOptions};
+use crate::request_log::{RequestLog, RequestOptions};
 use crate::service::Service;
 use crate::service::node::{Backups, Embedder, Hooks};
 use crate::service::recalls::DueReport;
+use crate::spans::Spans;
 
 /// The state; cheap to clone.
 #[derive(Clone)]
@@ -37,6 +38,7 @@ pub struct Shared {
     pub(crate) metrics: Metrics,
     pub(crate) metrics_history: MetricsHistory,
     pub(crate) request_log: RequestLog,
+    pub(crate) spans: Spans,
     operator_key: RwLock<Option<OperatorKey>>,
     backups: OnceLock<Arc<dyn Backups>>,
     pub(crate) budgets: Budgets,
@@ -80,14 +82,15 @@ impl App {
         hooks: Arc<dyn Hooks>,
         node: u64,
         metrics: Metrics,
-        request_log: RequestLogOptions,
+        request_log: RequestOptions,
     ) -> Self {
         Self(Arc::new(Shared {
             service: Arc::new(Service::new(reader, raft, embedder, hooks)),
             node,
             metrics,
             metrics_history: MetricsHistory::default(),
-            request_log: RequestLog::new(request_log),
+            request_log: RequestLog::new(&request_log),
+            spans: Spans::new(node, request_log.traced_one_of),
             operator_key: RwLock::default(),
             backups: OnceLock::new(),
             budgets: Budgets {

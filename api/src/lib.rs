@@ -24,6 +24,7 @@ mod requests;
 mod responses;
 mod routes;
 mod service;
+mod spans;
 mod words;
 
 pub use admission::budget::network;
@@ -40,7 +41,7 @@ pub use metrics::Metrics;
 pub use metrics::RequestCounts;
 pub use metrics::SAMPLE_INTERVAL;
 pub use middleware::{too_many_headers, unreadable_head};
-pub use request_log::RequestLogOptions;
+pub use request_log::RequestOptions;
 pub use routes::{PublicOptions, operator, operator_openapi, public, public_openapi};
 pub use service::access::random_bytes;
 pub use service::node::{

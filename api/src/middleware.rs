@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use futures::{FutureExt, StreamExt, stream};
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
+use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::admission::budget::KeyShare;
@@ -27,6 +28,7 @@ use crate::request_log::Ended;
 use crate::requests::context_of;
 use crate::requests::headers::{NAMESPACE, idempotency_key};
 use crate::responses::name_request;
+use crate::spans::{self, trace_id};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const NODE: HeaderName = HeaderName::from_static("x-hearth-node");
@@ -59,11 +61,12 @@ pub(crate) async fn around(State(app): State<App>, mut request: Request, next: N
     };
     let source = request.extensions().get().map(|ConnectInfo(source)| *source);
     let responses = Arc::clone(&app.budgets.responses);
-    let context = Arc::new(RequestContext::new(id, source, once, responses));
+    let span = app.spans.start(&id, request.headers(), &method, &route);
+    let context = Arc::new(RequestContext::new(id, span.clone(), source, once, responses));
     request.extensions_mut().insert(Arc::clone(&context));
     let mut response = match rejection {
         Some(error) => error.into_response(),
-        None => run(&app, &context, request, next).await,
+        None => run(&app, &context, request, next).instrument(span).await,
     };
     // A response with a size has its shares. Streams have budgets of their own, and a task of MCP may
     // keep the context after its deadline.
@@ -73,7 +76,8 @@ pub(crate) async fn around(State(app): State<App>, mut request: Request, next: N
     let status = response.status().as_u16();
     app.metrics.request(method.as_str(), &route, status, took);
     let (id, method, route, key) = (&context.id, method.as_str(), &route, context.key());
-    let ended = Ended { id, method, route, status, took, key };
+    spans::end(&context.span, status, key.map(|(tenant, _)| tenant.0));
+    let ended = Ended { id, method, route, status, took, key, trace: trace_id(&context.span) };
     app.request_log.record(&ended, |(_, key)| app.service.key_name(key));
     if let Some((tenant, key)) = context.key() {
         app.service.recalls().count_request(tenant, key, took, context.created());

@@ -5,12 +5,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use opentelemetry::TraceId;
 use parking_lot::Mutex;
+use tracing::field::display;
 
 use crate::admission::budget::KeyOfTenant;
 
 /// Routes without lines: what calls them says itself what it finds.
-const PROBES: [&str; 3] = ["/livez", "/readyz", "/metrics"];
+pub(crate) const PROBES: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 /// Lines per second for one key and status.
 const REJECTIONS_PER_SECOND: u64 = 10;
 /// Keys and statuses that are counted at a time.
@@ -19,11 +21,31 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// What the operator wants to see of requests.
 #[derive(Debug, Clone, Copy)]
-pub struct RequestLogOptions {
+pub struct RequestOptions {
     /// A request that takes longer is slow.
     pub slow: Duration,
     /// One of so many other requests has a line; 0 is none.
     pub one_of: u64,
+    /// One of so many requests is traced, and each one that continues a sampled trace. 0: only those.
+    /// `None`: none at all.
+    pub traced_one_of: Option<u64>,
+}
+
+/// Selects one of so many.
+pub(crate) struct Sample {
+    one_of: u64,
+    count: AtomicU64,
+}
+
+impl Sample {
+    pub(crate) fn new(one_of: u64) -> Self {
+        Self { one_of, count: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn next_is_selected(&self) -> bool {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        self.one_of > 0 && number.is_multiple_of(self.one_of)
+    }
 }
 
 /// A request that is over.
@@ -35,11 +57,13 @@ pub(crate) struct Ended<'a> {
     pub(crate) took: Duration,
     /// Of an authenticated request.
     pub(crate) key: Option<KeyOfTenant>,
+    /// Of a traced request.
+    pub(crate) trace: Option<TraceId>,
 }
 
 pub(crate) struct RequestLog {
-    options: RequestLogOptions,
-    requests: AtomicU64,
+    slow: Duration,
+    sample: Sample,
     rejected: Mutex<HashMap<(Option<KeyOfTenant>, u16), Rejected>>,
 }
 
@@ -53,8 +77,9 @@ struct Rejected {
 }
 
 impl RequestLog {
-    pub(crate) fn new(options: RequestLogOptions) -> Self {
-        Self { options, requests: AtomicU64::new(0), rejected: Mutex::default() }
+    pub(crate) fn new(options: &RequestOptions) -> Self {
+        let (slow, sample) = (options.slow, Sample::new(options.one_of));
+        Self { slow, sample, rejected: Mutex::default() }
     }
 
     /// Writes the line of a request, if it has one. `name` finds the name of a key.
@@ -63,7 +88,7 @@ impl RequestLog {
             _ if PROBES.contains(&ended.route) => None,
             500.. => Some(0),
             400.. => self.rejection(ended, Instant::now()),
-            _ => (ended.took > self.options.slow || self.is_sample()).then_some(0),
+            _ => (ended.took > self.slow || self.sample.next_is_selected()).then_some(0),
         };
         let Some(silent) = silent else { return };
         let Ended { id, method, route, status, .. } = ended;
@@ -71,12 +96,11 @@ impl RequestLog {
         let ms = ended.took.as_millis() as u64;
         // Those without a line since the last one of this key and status.
         let unlogged = (silent > 0).then_some(silent);
-        tracing::info!(target: "request", request_id = id, method, route, status, ms, tenant, key, unlogged);
-    }
-
-    fn is_sample(&self) -> bool {
-        let number = self.requests.fetch_add(1, Ordering::Relaxed);
-        self.options.one_of > 0 && number.is_multiple_of(self.options.one_of)
+        let trace_id = ended.trace.map(display);
+        tracing::info!(
+            target: "request",
+            request_id = id, method, route, status, ms, tenant, key, trace_id, unlogged
+        );
     }
 
     /// Whether a rejection has a line: the number of those before it that have none.
@@ -116,14 +140,18 @@ mod tests {
 
     use super::*;
 
+    fn log() -> RequestLog {
+        RequestLog::new(&RequestOptions { slow: SECOND, one_of: 0, traced_one_of: None })
+    }
+
     fn rejection(status: u16) -> Ended<'static> {
         let (id, method, route) = ("r", "GET", "/");
-        Ended { id, method, route, status, took: Duration::ZERO, key: None }
+        Ended { id, method, route, status, took: Duration::ZERO, key: None, trace: None }
     }
 
     #[test]
     fn rejections_have_lines_up_to_a_rate() {
-        let log = RequestLog::new(RequestLogOptions { slow: SECOND, one_of: 0 });
+        let log = log();
         let now = Instant::now();
         let lines = (0..1_000).filter_map(|_| log.rejection(&rejection(404), now)).count();
         assert_eq!(lines, 10);
@@ -134,7 +162,7 @@ mod tests {
 
     #[test]
     fn kinds_of_rejections_are_bounded() {
-        let log = RequestLog::new(RequestLogOptions { slow: SECOND, one_of: 0 });
+        let log = log();
         let now = Instant::now();
         let key = |number: u32| {
             let key = Some((TenantId(number), KeyId([0; 8])));
@@ -149,9 +177,8 @@ mod tests {
 
     #[test]
     fn one_of_many_requests_is_a_sample() {
-        let log = RequestLog::new(RequestLogOptions { slow: SECOND, one_of: 100 });
-        assert_eq!((0..1_000).filter(|_| log.is_sample()).count(), 10);
-        let none = RequestLog::new(RequestLogOptions { slow: SECOND, one_of: 0 });
-        assert!(!none.is_sample());
+        let sample = Sample::new(100);
+        assert_eq!((0..1_000).filter(|_| sample.next_is_selected()).count(), 10);
+        assert!(!Sample::new(0).next_is_selected());
     }
 }

@@ -9,6 +9,7 @@ mod certificates;
 mod check;
 pub mod cli;
 mod client;
+mod collector;
 mod config;
 mod connections;
 mod credentials;

@@ -1,19 +1,23 @@
 //! The log lines of a node, to standard error: text for people, JSON for collectors. Each line of JSON names
 //! node, cluster and version, since collectors mix the lines of all nodes.
 
-use std::fmt;
+use std::fmt::Result as Written;
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use storage::span::TARGET;
 use storage::{Reader, View};
 use tokio::time::sleep;
 use tracing::{Event, Subscriber};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{Format, Json, Writer};
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, format};
+use tracing_subscriber::fmt::{self, FmtContext, FormatEvent, FormatFields, format};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
+use crate::collector::SpanCollector;
 use crate::config::{Log, LogFormat};
 use crate::error::text;
 use crate::program::VERSION;
@@ -25,20 +29,24 @@ const INTERVAL: Duration = Duration::from_secs(1);
 static NODE: OnceLock<u64> = OnceLock::new();
 static CLUSTER: OnceLock<String> = OnceLock::new();
 
-/// Configures logging of the whole process. It can be called once.
-pub(crate) fn start_logging(log: &Log) -> Result<(), String> {
+/// Configures the log and the spans of the whole process. It can be called once.
+pub(crate) fn start_logging(log: &Log, collector: Option<&SpanCollector>) -> Result<(), String> {
     let filter = EnvFilter::try_new(&log.filter).map_err(|error| format!("log.filter: {error}"))?;
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    // Lines show no spans.
+    let filter = filter.add_directive(format!("{TARGET}=off").parse().map_err(text)?);
+    let lines = fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         // A node outlives its terminal. Its failed writes must not end a task.
         .log_internal_errors(false);
-    match log.format {
-        LogFormat::Text => lines.try_init(),
-        LogFormat::Json => lines.json().event_format(WithNode(format().json())).try_init(),
-    }
-    .map_err(text)
+    let lines = match log.format {
+        LogFormat::Text => lines.with_filter(filter).boxed(),
+        LogFormat::Json => {
+            lines.json().event_format(WithNode(format().json())).with_filter(filter).boxed()
+        }
+    };
+    let spans = collector.map(SpanCollector::layer);
+    tracing_subscriber::registry().with(lines).with(spans).try_init().map_err(text)
 }
 
 /// Names the node in all lines from here on.
@@ -72,7 +80,7 @@ where
         context: &FmtContext<'_, S, N>,
         mut writer: Writer<'_>,
         event: &Event<'_>,
-    ) -> fmt::Result {
+    ) -> Written {
         let mut line = String::new();
         self.0.format_event(context, Writer::new(&mut line), event)?;
         writer.write_str("{")?;
@@ -83,6 +91,6 @@ where
             write!(writer, "\"cluster\":\"{cluster}\",")?;
         }
         write!(writer, "\"version\":\"{VERSION}\",")?;
-        writer.write_str(line.strip_prefix('{').ok_or(fmt::Error)?)
+        writer.write_str(line.strip_prefix('{').ok_or(std::fmt::Error)?)
     }
 }

@@ -13,6 +13,7 @@ use raft::{Handle, NodeRole, Status, Totals};
 use storage::model::trigger::Outbox;
 use storage::{GraphCounts, Reader};
 
+use crate::collector::SpanCounters;
 use crate::disk::DiskUse;
 use crate::embed::{self, Embedders};
 use crate::engine::Engine;
@@ -28,6 +29,7 @@ pub(crate) struct NodeMetrics {
     webhooks: Arc<webhooks::Counters>,
     connections: Arc<Counters>,
     disk: Arc<DiskUse>,
+    spans: Arc<SpanCounters>,
     descriptions: Vec<Desc>,
 }
 
@@ -53,13 +55,14 @@ impl NodeMetrics {
         embedder: &Embedders,
         webhooks: &Sender,
         listeners: &listeners::Shared,
+        spans: Arc<SpanCounters>,
     ) -> Self {
         let (embedder, webhooks) = (embedder.counters.clone(), webhooks.counters.clone());
         let (app, raft, reader) = (app.clone(), engine.raft.clone(), engine.reader.clone());
         let connections = Arc::clone(&listeners.connections);
         let disk = Arc::clone(&engine.disk.used);
         let descriptions = descriptions();
-        Self { app, raft, reader, embedder, webhooks, connections, disk, descriptions }
+        Self { app, raft, reader, embedder, webhooks, connections, disk, spans, descriptions }
     }
 
     fn snapshot(&self) -> Snapshot<'_> {
@@ -311,6 +314,10 @@ const METRICS: &[Metric<u64>] = &[
     }),
     ("webhook_attempts_failed_total", "Failed delivery attempts.", |s| {
         s.node.webhooks.failed.load(Relaxed)
+    }),
+    ("spans_total", "Spans of traced requests that ended.", |s| s.node.spans.ended.load(Relaxed)),
+    ("spans_sent_total", "Spans that the collector of traces accepted.", |s| {
+        s.node.spans.sent.load(Relaxed)
     }),
 ];
 

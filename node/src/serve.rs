@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{App, Metrics, PublicOptions, RequestLogOptions, SAMPLE_INTERVAL, random_bytes};
+use api::{App, Metrics, PublicOptions, RequestOptions, SAMPLE_INTERVAL, random_bytes};
 use axum_server::Handle as ServerHandle;
 use axum_server::tls_rustls::RustlsConfig;
 use futures::FutureExt;
@@ -21,6 +21,7 @@ use crate::background::BackgroundTasks;
 use crate::backup::{BackupMetrics, Backups, LogShipping, Schedule};
 use crate::bootstrap::bootstrap_cluster;
 use crate::check::check_peer_settings;
+use crate::collector::SpanCollector;
 use crate::config::{AUTO, Config};
 use crate::credentials::{Credentials, Reloader, expiry_metric};
 use crate::disk::disk_task;
@@ -58,7 +59,7 @@ pub(crate) async fn serve(
     bootstrap: bool,
     while_stdin_open: bool,
 ) -> Result<(), String> {
-    begin(&config)?;
+    let collector = begin(&config)?;
     let (hangups, requested) = (hangups()?, stop_request(while_stdin_open)?.shared());
     let opening = end_before_serving(requested.clone());
     // The first step, so that a second process with the same ports does not touch the data.
@@ -97,7 +98,8 @@ pub(crate) async fn serve(
     start_tasks(&config, &engine, &webhooks, &app, &registry)?;
     app.set_operator_key(credentials.operator_key);
     join_server.open(&app, raft, reader);
-    let metrics = NodeMetrics::new(&app, &engine, &embedder, &sender, &shared);
+    let spans = collector.as_ref().map(|it| Arc::clone(&it.counters)).unwrap_or_default();
+    let metrics = NodeMetrics::new(&app, &engine, &embedder, &sender, &shared, spans);
     let expiries = expiry_metric(credentials.expiries);
     register(&registry, &engine, &app, [Box::new(metrics), Box::new(expiries.clone())])?;
     let fault = raft.fault();
@@ -142,7 +144,9 @@ pub(crate) async fn serve(
         cause = shared.fault.closed() => Err(cause),
         () = requested => Ok(()),
     };
-    stop(&config, engine, &app, tasks, shared.handle, ended).await
+    let ended = stop(&config, engine, &app, tasks, shared.handle, ended).await;
+    collector.inspect(SpanCollector::stop);
+    ended
 }
 
 /// Creates the cluster, or joins it, unless the node belongs to one. Reports that it serves.
@@ -219,10 +223,12 @@ fn show_start(config: &Config, embedder: &Embedders) {
     tracing::info!(node, version = VERSION, commit = COMMIT, memory_limit, model, "starts");
 }
 
-/// Starts the log, and checks what needs no part of the node.
-fn begin(config: &Config) -> Result<(), String> {
-    start_logging(&config.log)?;
-    check_peer_settings(config)
+/// Starts the log and the connection to the collector of spans, and checks what needs no part of the node.
+fn begin(config: &Config) -> Result<Option<SpanCollector>, String> {
+    let collector = SpanCollector::of(config)?;
+    start_logging(&config.log, collector.as_ref())?;
+    check_peer_settings(config)?;
+    Ok(collector)
 }
 
 /// What the public listener offers.
@@ -262,7 +268,8 @@ fn new_app(
     let (reader, raft) = (engine.reader.clone(), engine.raft.clone());
     let embedder = Arc::clone(embedder) as Arc<dyn api::Embedder>;
     let slow = Duration::from_millis(config.log.slow_ms);
-    let requests = RequestLogOptions { slow, one_of: config.log.one_of };
+    let traced_one_of = (!config.tracing.url.is_empty()).then_some(config.tracing.one_of);
+    let requests = RequestOptions { slow, one_of: config.log.one_of, traced_one_of };
     App::new(reader, raft, embedder, webhooks, config.node.id, Metrics::new(registry), requests)
 }
 

@@ -21,7 +21,9 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use storage::Command;
+use storage::span::child;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::grants::{Grant, GrantRequest};
@@ -30,6 +32,7 @@ use crate::network::client::Channel;
 use crate::network::message::{Rpc, RpcError, RpcResponse};
 use crate::operation::{OperateError, OperateResult, Operation, OperationResult};
 use crate::shared::Shared;
+use crate::span::RemoteSpan;
 use crate::types::NodeId;
 
 /// Maximum wait for a leader; longer than an election.
@@ -96,10 +99,11 @@ async fn submit_to(
     deadline: Instant,
 ) -> SubmitResult {
     let Leader::Peer(node, address) = leader else {
-        return shared.submit(command, deadline).await;
+        return shared.submit(command, deadline).instrument(child("submit")).await;
     };
     let timeout = deadline.saturating_duration_since(Instant::now());
-    let call = Rpc::Submit(Box::new(command));
+    let span = child("forward");
+    let call = Rpc::Submit { command: Box::new(command), span: RemoteSpan::of(&span) };
     shared.totals.lock().forwarded += 1;
     let response = tokio::select! {
         response = shared.peers.call(Channel::Forward, node, &address, call, timeout) => response,
@@ -120,6 +124,7 @@ async fn submit_to(
 /// Requests the leader's read index. A local read at this index includes everything
 /// acknowledged before this call.
 pub(crate) async fn read_index(shared: &Shared, deadline: Instant) -> Result<u64, ReadError> {
+    let _span = child("read_index");
     on_leader(shared, deadline, ReadError::NoLeader, |leader| async move {
         let index = tokio::time::timeout_at(deadline, read_index_of(leader, shared, deadline));
         index.await.ok().flatten().ok_or(ReadError::NoLeader)

@@ -81,13 +81,14 @@ fn message_seeds() -> Vec<Vec<u8>> {
         files: vec![("CURRENT".into(), 16)],
     };
     let submits = commands().into_iter();
-    let calls = submits.map(|command| Rpc::Submit(Box::new(command))).chain([
-        Rpc::Identify,
-        Rpc::Append(append),
-        Rpc::Transfer { vote: VOTE, to: 2, last: Some(ID) },
-        Rpc::Snapshot(snapshot),
-        Rpc::Quarantine { mark: 7, majority: [9; 32] },
-    ]);
+    let calls =
+        submits.map(|command| Rpc::Submit { command: Box::new(command), span: None }).chain([
+            Rpc::Identify,
+            Rpc::Append(append),
+            Rpc::Transfer { vote: VOTE, to: 2, last: Some(ID) },
+            Rpc::Snapshot(snapshot),
+            Rpc::Quarantine { mark: 7, majority: [9; 32] },
+        ]);
     let request = |call| {
         let (to, incarnation, timeout_micros) = (Some(7), Some([6; 16]), 300);
         encode(&Request { group: GROUP, from, to, incarnation, condition, timeout_micros, call })

@@ -40,6 +40,7 @@ mod segment;
 mod server;
 mod shared;
 mod shared_use;
+mod span;
 mod state_machine;
 mod system_clock;
 mod timings;

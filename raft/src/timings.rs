@@ -1,5 +1,6 @@
 //! Prometheus metrics of the steps of a write: its sync, its commit, its application, and the calls
-//! to other nodes. They show which disk or which connection is slow. Snapshots are counted here too.
+//! to other nodes. They show which disk or which connection is slow. Snapshots are counted here too. The same
+//! steps are spans of traced commands.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,6 +8,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
+use storage::span::child_of;
+use tracing::Span;
 
 use crate::types::NodeId;
 
@@ -16,24 +19,43 @@ const BUCKETS: [f64; 15] = [
     1.0, 5.0,
 ];
 
+/// Spans of the traced commands in the batch that the leader has proposed.
+type Traced = Arc<Mutex<Vec<Span>>>;
+
 /// Durations of steps that one thread takes, one after the other, and the start of the present one.
 #[derive(Clone)]
 pub(crate) struct Steps {
+    name: &'static str,
     seconds: Histogram,
     started_at: Arc<Mutex<Option<Instant>>>,
+    traced: Traced,
 }
 
 /// A step that is under way; dropped at its end.
-pub(crate) struct Step<'a>(&'a Steps);
+pub(crate) struct Step<'a> {
+    steps: &'a Steps,
+    /// Its spans: the batch waits for the step.
+    _spans: Vec<Span>,
+}
+
+/// The time in which a batch is proposed; dropped at its end.
+pub(crate) struct Proposed<'a>(&'a Traced);
+
+impl Drop for Proposed<'_> {
+    fn drop(&mut self) {
+        self.0.lock().clear();
+    }
+}
 
 impl Steps {
-    fn new(seconds: Histogram) -> Self {
-        Self { seconds, started_at: Arc::default() }
+    fn new(name: &'static str, seconds: Histogram, traced: &Traced) -> Self {
+        Self { name, seconds, started_at: Arc::default(), traced: Arc::clone(traced) }
     }
 
     pub(crate) fn start(&self) -> Step<'_> {
         *self.started_at.lock() = Some(Instant::now());
-        Step(self)
+        let traced = self.traced.lock();
+        Step { steps: self, _spans: traced.iter().map(|it| child_of(it, self.name)).collect() }
     }
 
     /// Seconds since the start of the step that is under way; 0 without one.
@@ -45,14 +67,14 @@ impl Steps {
 impl Step<'_> {
     /// Ends the step without a record of its duration.
     pub(crate) fn discard(self) {
-        self.0.started_at.lock().take();
+        self.steps.started_at.lock().take();
     }
 }
 
 impl Drop for Step<'_> {
     fn drop(&mut self) {
-        if let Some(started_at) = self.0.started_at.lock().take() {
-            self.0.seconds.observe(started_at.elapsed().as_secs_f64());
+        if let Some(started_at) = self.steps.started_at.lock().take() {
+            self.steps.seconds.observe(started_at.elapsed().as_secs_f64());
         }
     }
 }
@@ -69,6 +91,7 @@ pub struct Timings {
     pub(crate) sent_bytes: IntCounterVec,
     pub(crate) sent_snapshots: IntCounter,
     pub(crate) installed_snapshots: IntCounter,
+    traced: Traced,
 }
 
 impl Default for Timings {
@@ -90,20 +113,24 @@ impl Default for Timings {
             options("peer_call_seconds", "Durations of answered calls to another node."),
             &["peer", "channel"],
         );
+        let traced = Traced::default();
+        let steps = |name, metric, help| Steps::new(name, histogram(metric, help), &traced);
         Self {
-            log_sync: Steps::new(histogram(
+            log_sync: steps(
+                "sync",
                 "log_sync_seconds",
                 "Durations of writes to the log with their sync.",
-            )),
-            log_mark: Steps::new(histogram(
+            ),
+            log_mark: steps(
+                "mark",
                 "log_mark_seconds",
                 "Durations of writes of the log's high-water mark.",
-            )),
+            ),
             commit: histogram(
                 "commit_seconds",
                 "Time from the proposal of a batch until the leader has applied it.",
             ),
-            apply: Steps::new(histogram("apply_seconds", "Time to apply the entries of one pass.")),
+            apply: steps("apply", "apply_seconds", "Time to apply the entries of one pass."),
             calls: calls.expect("name, labels and buckets are valid"),
             failed_calls: counter(
                 "peer_calls_failed_total",
@@ -117,11 +144,18 @@ impl Default for Timings {
             ),
             sent_snapshots: total("snapshots_sent_total", "Snapshots that another node installed."),
             installed_snapshots: total("snapshots_installed_total", "Snapshots installed here."),
+            traced,
         }
     }
 }
 
 impl Timings {
+    /// Gives each step from here on a span below each of `spans`, until the result is dropped.
+    pub(crate) fn trace(&self, spans: Vec<Span>) -> Proposed<'_> {
+        *self.traced.lock() = spans;
+        Proposed(&self.traced)
+    }
+
     /// Records a call of so many bytes; `took` is `None` without an answer.
     pub(crate) fn record_call(
         &self,

@@ -42,6 +42,7 @@ mod records;
 mod registry;
 mod reply;
 mod search;
+pub mod span;
 mod table;
 mod traces;
 mod unembedded;

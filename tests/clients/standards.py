@@ -6,15 +6,21 @@
     standards.py follow URL,URL,… KEY
         A reader of the event stream, on the next node whenever a stream ends. Prints the label of
         each created memory, until the label is `the end`.
+    standards.py collect
+        A collector of traces. Prints to standard error its URL, then each span and its resource as
+        JSON.
 """
 
 import http.server
 import itertools
+import json
 import ssl
 import sys
 
 import httpx
+from google.protobuf.json_format import MessageToDict
 from httpx_sse import SSEError, connect_sse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 
@@ -55,6 +61,35 @@ def is_valid(secret, body, headers):
     raise AssertionError("accepted with a changed body")
 
 
+def collect():
+    class Collector(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            assert self.path == "/v1/traces", self.path
+            body = self.rfile.read(int(self.headers["content-length"]))
+            for part in ExportTraceServiceRequest.FromString(body).resource_spans:
+                resource = attributes(part.resource)
+                for span in (span for scope in part.scope_spans for span in scope.spans):
+                    ids = {"trace": span.trace_id.hex(), "id": span.span_id.hex(), "parent": span.parent_span_id.hex()}
+                    micros = (span.end_time_unix_nano - span.start_time_unix_nano) // 1000
+                    facts = {"name": span.name, "micros": micros, "kind": span.kind, "status": span.status.code}
+                    print(json.dumps(ids | facts | {"attributes": attributes(span), "resource": resource}), file=sys.stderr, flush=True)
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    print(f"http://127.0.0.1:{server.server_port}", file=sys.stderr, flush=True)
+    server.serve_forever()
+
+
+def attributes(holder):
+    values = MessageToDict(holder).get("attributes", [])
+    return {it["key"]: next(iter(it["value"].values())) for it in values}
+
+
 def follow(urls, key):
     last = None
     context = ssl.create_default_context()
@@ -81,5 +116,7 @@ def follow(urls, key):
 
 if sys.argv[1] == "verify":
     verify(int(sys.argv[2]), sys.argv[3:])
+elif sys.argv[1] == "collect":
+    collect()
 else:
     follow(sys.argv[2].split(","), sys.argv[3])

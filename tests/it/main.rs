@@ -80,6 +80,7 @@ mod tenant;
 mod tenants;
 mod tidy;
 mod timers;
+mod tracing;
 mod transfer;
 mod triggers;
 mod upgrade;

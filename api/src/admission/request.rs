@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use storage::model::receipt::ReceiptRequest;
+use tracing::Span;
 
 use crate::admission::budget::{KeyBudget, KeyOfTenant, KeyShare};
 use crate::admission::rates::RateStatus;
@@ -17,6 +18,8 @@ use crate::limits::{RESPONSE_OVERHEAD_BYTES, SMALL_RESPONSE_BYTES_MAX};
 
 pub(crate) struct RequestContext {
     pub(crate) id: String,
+    /// Disabled unless the request is traced.
+    pub(crate) span: Span,
     /// Where it comes from; `None` if the listener does not provide it.
     pub(crate) source: Option<SocketAddr>,
     once: Option<Once>,
@@ -66,12 +69,14 @@ impl Once {
 impl RequestContext {
     pub(crate) fn new(
         id: String,
+        span: Span,
         source: Option<SocketAddr>,
         once: Option<Once>,
         responses: Arc<KeyBudget>,
     ) -> Self {
         Self {
             id,
+            span,
             source,
             once,
             responses,

@@ -19,6 +19,7 @@ use rmcp::service::RequestContext as McpContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::json;
 use storage::model::id::MemoryId;
+use tracing::Instrument;
 
 use crate::app::VERSION;
 use crate::error::{ApiError, ApiResult};
@@ -64,6 +65,7 @@ impl Server {
         context: &McpContext<RoleServer>,
         work: impl Future<Output = Result<T, ErrorData>> + Send,
     ) -> Result<T, ErrorData> {
+        let work = work.instrument(self.call.session.request.span.clone());
         let done = tokio::select! {
             done = AssertUnwindSafe(work).catch_unwind() => done.unwrap_or_else(|_| {
                 let request_id = &self.call.session.request.id;

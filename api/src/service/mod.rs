@@ -25,6 +25,7 @@ use raft::Handle;
 use storage::model::access::{Access, Caller};
 use storage::model::id::KeyId;
 use storage::model::vector::Vector;
+use storage::span::child;
 use storage::{Reader, View};
 
 use crate::admission::budget::KeyOfTenant;
@@ -172,11 +173,13 @@ impl Service {
         by: ReadBy<'_>,
         read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
+        let span = child("read");
         let permit = permits.acquire(by.key).await.ok_or_else(reads_busy)?;
         let reader = self.reader.clone();
+        let read = move || (span.in_scope(|| reader.while_indexed(read)), permit);
         // The permit stays with the result until it is picked up, so that results of large reads
         // cannot pile up.
-        match tokio::task::spawn_blocking(move || (reader.while_indexed(read), permit)).await {
+        match tokio::task::spawn_blocking(read).await {
             Ok((Some(Ok(value)), _permit)) => Ok(value),
             Ok((None, _permit)) => Err(ApiError::unavailable(
                 "stale",
@@ -216,6 +219,7 @@ impl Service {
 
     /// The embedding of `text` for a caller, as it is stored.
     async fn embed(&self, caller: &Caller, text: &str) -> ApiResult<Vector> {
+        let _span = child("embed");
         let _permit = self.embeds.acquire((caller.tenant, caller.key)).await.ok_or_else(|| {
             ApiError::unavailable("embedder_busy", "too many texts wait to be embedded")
         })?;

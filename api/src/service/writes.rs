@@ -4,8 +4,10 @@
 use storage::command::TenantAction;
 use storage::model::receipt::ReceiptRequest;
 use storage::model::trigger::Notification;
+use storage::span::child;
 use storage::{Accepted, Command, Reply, ReplyValue, TenantRule};
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::error::{ApiError, ApiResult};
 use crate::limits::{APPLY_WAIT, DEADLINE};
@@ -65,14 +67,16 @@ impl Session {
                     drop(turn);
                     outcome
                 };
-                tokio::spawn(submit).await.map_err(|panic| {
+                tokio::spawn(submit.in_current_span()).await.map_err(|panic| {
                     tracing::error!(request_id, %panic, "a write panicked");
                     ApiError::internal()
                 })??
             }
         };
+        let span = child("wait_applied");
         let applied = raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT);
         let _: Result<(), _> = applied.await;
+        drop(span);
         let Accepted { reply, notifications } = outcome.accepted?;
         Ok(WriteResult {
             freshness: Freshness::of_write(outcome.index),

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 pub(crate) use sections::{
     Backup, Cluster, Disk, Embedder, EmbedderKind, Log, LogCompaction, LogFormat, Mcp, Memory,
-    Node, Operator, Peer, Public, Raft, Search, Webhooks,
+    Node, Operator, Peer, Public, Raft, Search, Tracing, Webhooks,
 };
 use sections::{DEFAULTS, WITHOUT_DEFAULT};
 pub(crate) use source::AUTO;
@@ -44,6 +44,7 @@ pub(crate) struct Config {
     pub(crate) embedder: Embedder,
     pub(crate) webhooks: Webhooks,
     pub(crate) log: Log,
+    pub(crate) tracing: Tracing,
 }
 
 impl Config {

@@ -84,6 +84,9 @@ filter = "info,openraft=error,openraft::raft::raft_inner=off,ort=warn,rmcp=error
 format = "text"
 slow_ms = 1000
 one_of = 100
+[tracing]
+url = ""
+one_of = 100
 "#;
 
 /// The identity of this node.
@@ -322,6 +325,16 @@ pub struct Log {
     /// Milliseconds after which a request is slow, and has a line.
     pub slow_ms: u64,
     /// One of so many other requests has a line; with 0, none does.
+    pub one_of: u64,
+}
+
+/// Traces of requests.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tracing {
+    /// Where the collector is, as `http://collector:4318`. Empty: no request is traced.
+    pub url: String,
+    /// One of so many requests is traced; with 0, only those whose clients trace them.
     pub one_of: u64,
 }
 

@@ -41,6 +41,7 @@ use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use storage::model::cluster::BatchId;
 use storage::model::id::Timestamp;
+use storage::span::{child_of, is_traced};
 use storage::{Accepted, ApplyOutcome, Command, DecideError, Draft, Rejection, codec, decide};
 use tokio::time::Instant;
 
@@ -198,10 +199,14 @@ impl Executor {
                 return Ok(());
             }
             let is_logged = !draft.is_empty();
+            let name = if is_logged { "commit" } else { "confirm" };
+            let spans = decided.iter().map(|(queued, _)| child_of(&queued.span, name));
+            let traced = self.shared.peers.timings.trace(spans.filter(is_traced).collect());
             let outcome = match is_logged {
                 true => self.propose(term, draft, decided.len()).await,
                 false => self.confirm(draft.after()).await,
             };
+            drop(traced);
             if is_logged && !matches!(outcome, Ok(ApplyOutcome::Done)) {
                 self.shared.totals.lock().failed_batches += 1;
             }
@@ -239,7 +244,9 @@ impl Executor {
             });
             let Some(queued) = next else { break };
             let started_at = Instant::now();
-            let accepted = decide(draft, &queued.command);
+            let deciding = child_of(&queued.span, "decide");
+            let accepted = deciding.in_scope(|| decide(draft, &queued.command));
+            drop(deciding);
             self.shared.leading.charge(&queued, started_at.elapsed());
             match accepted {
                 Ok(accepted) => decided.push((queued, Ok(accepted))),

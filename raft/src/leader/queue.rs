@@ -12,6 +12,7 @@ use std::time::Duration;
 use storage::model::id::{KeyId, TenantId};
 use storage::{Command, Priority};
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use crate::error::{Claim, SubmitResult};
 
@@ -44,6 +45,8 @@ pub(crate) struct QueuedCommand {
     /// Approximate size of the command in memory.
     pub(crate) bytes: usize,
     pub(crate) claim: Claim,
+    /// Of its submission.
+    pub(crate) span: Span,
     outcome: oneshot::Sender<SubmitResult>,
 }
 
@@ -52,7 +55,7 @@ impl QueuedCommand {
     pub(crate) fn new(command: Command) -> (Self, oneshot::Receiver<SubmitResult>) {
         let (outcome, receiver) = oneshot::channel();
         let bytes = command.size_bytes();
-        (Self { command, bytes, claim: Claim::default(), outcome }, receiver)
+        (Self { command, bytes, claim: Claim::default(), span: Span::current(), outcome }, receiver)
     }
 
     pub(crate) fn send(self, result: SubmitResult) {

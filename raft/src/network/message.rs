@@ -16,6 +16,7 @@ use crate::error::SubmitResult;
 use crate::grants::{Grant, GrantRequest};
 use crate::log::record::{EntryRecord, LogIdRecord, StoredMembershipRecord, VoteRecord};
 use crate::operation::{Hash, HashStatus, OperateResult, Operation, OperationResult};
+use crate::span::RemoteSpan;
 use crate::types::{Entry, LogId, NodeId, SnapshotMeta, TypeConfig};
 
 storage::records! {
@@ -80,7 +81,11 @@ pub(crate) enum Rpc {
     /// Returns the leader's read index.
     ReadIndex,
     /// Submits a command to the receiver as the leader. It is never forwarded again.
-    Submit(Box<Command>),
+    Submit {
+        command: Box<Command>,
+        /// The span of its request, if that is traced.
+        span: Option<RemoteSpan>,
+    },
     /// Announces a snapshot. Its files follow in the same stream.
     Snapshot(SnapshotRpc),
     /// Runs an operation on the receiver as the leader. It is never forwarded again.
@@ -343,7 +348,8 @@ mod tests {
         let settings = |count| {
             let setting = (String::new(), storage::model::thermo::SettingValue::Number(0.0));
             let settings = UpdateSettings(vec![setting; count]);
-            Rpc::Submit(Box::new(Command::of_tenant(storage::model::id::TenantId(1), settings)))
+            let command = Command::of_tenant(storage::model::id::TenantId(1), settings);
+            Rpc::Submit { command: Box::new(command), span: None }
         };
         for (allowed, rejected) in [(append(300), append(301)), (settings(1_024), settings(1_025))]
         {

@@ -47,6 +47,7 @@ use crate::search::query::SearchPlan;
 use crate::search::scan::matches_exceed;
 use crate::search::scoring::Scoring;
 use crate::search::top_k::{TopK, by_score, f64_from_ordered};
+use crate::span::child;
 
 /// One memory in so many is scored before the second pass, since it contains a rare word of the query.
 const RAREST_SHARE: usize = 1_000;
@@ -88,7 +89,7 @@ impl SearchPlan<'_> {
         if !matches_exceed(self.index, &self.request.filter, exact_max) {
             return None;
         }
-        let nearest = graph.nearest(code, NEAREST);
+        let nearest = child("graph").in_scope(|| graph.nearest(code, NEAREST));
         // With fewer results than requested there is no bound for the others.
         let farthest = nearest.last().filter(|_| nearest.len() == NEAREST);
         let similarity_max = farthest
@@ -111,6 +112,7 @@ impl SearchPlan<'_> {
         similarity_max: f32,
         score: impl FnOnce(&mut Scoring<'_>),
     ) {
+        let _scanning = child("scan").entered();
         if let Some(mut scoring) = Scoring::new(self, best, similarity_max) {
             score(&mut scoring);
         }
@@ -141,6 +143,7 @@ impl SearchPlan<'_> {
         let (best, used_graph) = self.best(SOURCES.max(self.request.limit), exact_max);
         let rest_max = best.threshold().map(|[threshold, ..]| f64_from_ordered(threshold));
         let best: Vec<_> = best.into_sorted().collect();
+        let _passing_on = child("context").entered();
         let mut contexts = self.contexts(&best[..best.len().min(SOURCES)]);
         let mut results = TopK::new(self.request.limit);
         let push = |results: &mut TopK<Found>, contexts: &mut Contexts, id, alone: Factors| {

@@ -19,6 +19,7 @@ use crate::search::query::{
     COLD_MATCHES_MAX, Hit, SearchPlan, SearchRequest, SearchResults, Traversal,
 };
 use crate::search::scan::matches_exceed;
+use crate::span::child;
 use crate::table::view::View;
 
 /// Results whose edges are followed, best first.
@@ -48,7 +49,7 @@ impl Reader {
         let now = engine.clock();
         let thermo = engine.thermo(tenant);
         let weights = thermo.recall;
-        let plan = SearchPlan::new(&index, request, weights, now);
+        let plan = child("plan").in_scope(|| SearchPlan::new(&index, request, weights, now));
         let exact_max = engine.registry.exact_max;
         let (best, used_graph) = plan.run(exact_max);
         self.searches().count(used_graph);
@@ -60,6 +61,7 @@ impl Reader {
             None => best,
         };
         let window_first = plan.window.as_ref().filter(|_| plan.window_first);
+        let reading = child("rows").entered();
         let snapshot = engine.state.snapshot();
         let mut hits = Vec::new();
         for (id, Found { factors, context }) in best {
@@ -74,6 +76,7 @@ impl Reader {
             order(&mut hits, window_first);
             hits.truncate(request.limit);
         }
+        drop(reading);
         hits.retain(|hit| request.min_score.is_none_or(|lowest| hit.score >= lowest));
         let cold_matches = match request.filter.tier {
             TierFilter::Hot if hits.len() < request.limit => {
