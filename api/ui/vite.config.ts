@@ -10,5 +10,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: false,
     chunkSizeWarningLimit: 300,
+    // Packages contain it.
+    license: { fileName: "licences.md" },
   },
 });

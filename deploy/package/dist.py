@@ -109,6 +109,7 @@ def make_tree(binary, tree):
     install(PACKAGE / "hearth.service", documents / "hearth.service")
     for name in ["LICENSE", "ThirdPartyNotices.txt"]:
         install(CACHE / "onnxruntime" / name, documents / "onnxruntime" / name)
+    install(ROOT / "LICENSE", documents / MODEL / "LICENSE")
     (documents / "third-party-licences.txt").write_text(licences())
     for path in [tree, *tree.rglob("*")]:
         if path.is_dir():
@@ -124,7 +125,7 @@ def install(source, target, mode=0o644):
 
 
 def licences():
-    """The licences of the crates in the binary, with the texts that they ship. Equal texts stand once."""
+    """The licences of the libraries in the binary, with the texts that they ship. Equal texts stand once."""
     command = ["cargo", "metadata", "--format-version", "1", "--locked", "--manifest-path", ROOT / "Cargo.toml"]
     command += ["--filter-platform", f"{platform.machine()}-unknown-linux-gnu"]
     metadata = json.loads(run(command))
@@ -149,6 +150,8 @@ def licences():
             text = path.read_text(errors="replace").strip() if path else "The crate ships no text of its licence."
             texts.setdefault(text, []).append(name)
     parts = [", ".join(sorted(set(names))) + "\n\n" + text for text, names in texts.items()]
+    # Of the packages of npm in the dashboard.
+    parts.append((ROOT / "api/ui/dist/licences.md").read_text().strip())
     return ("\n\n" + "-" * 100 + "\n\n").join(sorted(parts)) + "\n"
 
 
@@ -202,7 +205,7 @@ def copyright_text(tree):
     lines = [f" {line}" if line.strip() else " ." for line in mit.strip().splitlines()]
     paragraphs.append("License: MIT\n" + "\n".join(lines))
     paragraphs.append(
-        "Comment: the licences of the crates in the program are in\n"
+        "Comment: the licences of the libraries in the program are in\n"
         " /usr/share/doc/hearth/third-party-licences.txt.gz."
     )
     paragraphs[0] += "\n" + paragraphs.pop()
@@ -215,7 +218,7 @@ def make_wheels(tree, work, folder):
     runtime = RUNTIME.removeprefix("libonnxruntime.so.")
     wheels = [
         # Name, version, the file that decides where it runs, what it needs, and its files.
-        ("hearth_memory_model", VERSION, None, [], [f"share/hearth/{MODEL}"]),
+        ("hearth_memory_model", VERSION, None, [], [f"share/hearth/{MODEL}", f"share/doc/hearth/{MODEL}"]),
         ("hearth_memory_onnxruntime", runtime, f"lib/hearth/{RUNTIME}", [], ["lib/hearth", "share/doc/hearth/onnxruntime"]),
         (
             "hearth_memory_server",
