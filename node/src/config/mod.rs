@@ -12,6 +12,7 @@ use std::path::Path;
 use figment::Figment;
 use raft::is_address;
 use serde::Deserialize;
+use url::Url;
 
 pub(crate) use sections::{
     Backup, Cluster, Disk, Embedder, EmbedderKind, Log, LogCompaction, LogFormat, Mcp, Memory,
@@ -92,7 +93,7 @@ impl Config {
     /// Checks the rules that types do not express.
     fn validate(&self) -> Result<(), String> {
         let Self { node, operator, peer, raft, log_compaction, embedder, memory, .. } = self;
-        let Self { public, webhooks, backup, .. } = self;
+        let Self { public, webhooks, backup, tracing, .. } = self;
         let positive = [
             ("raft.heartbeat_ms", raft.heartbeat_ms),
             ("raft.verify_seconds", raft.verify_seconds),
@@ -120,6 +121,11 @@ impl Config {
                 "operator.hosts must be names without ports",
             ),
             (
+                tracing.url.is_empty() || is_of_collector(&tracing.url),
+                "tracing.url must be http://HOST:PORT or https://HOST:PORT. Credentials are headers, in \
+                 the variable OTEL_EXPORTER_OTLP_HEADERS",
+            ),
+            (
                 is_address(&peer.advertised_address()),
                 "peer.address must be a host and a port, as in node-1.example:4282",
             ),
@@ -135,6 +141,15 @@ impl Config {
         let broken = rules.into_iter().find(|(holds, _)| !holds);
         broken.map_or(Ok(()), |(_, rule)| Err(rule.into()))
     }
+}
+
+/// Whether a text is a URL that a collector can have. One with credentials would show them in reports.
+fn is_of_collector(text: &str) -> bool {
+    Url::parse(text).is_ok_and(|url| {
+        ["http", "https"].contains(&url.scheme())
+            && (url.username(), url.password()) == ("", None)
+            && (url.query(), url.fragment()) == (None, None)
+    })
 }
 
 /// The variable that is meant by one that joins section and key by one underscore.
@@ -305,6 +320,14 @@ mod tests {
         assert!(with(&[("HEARTH__NODE__TENANT", " ")]).unwrap_err().contains("node.tenant"));
         assert!(with(&[("HEARTH__RAFT__HEARTBEAT_MS", "401")]).unwrap_err().contains("election"));
         assert!(with(&[("HEARTH__RAFT__ELECTION_MAX_MS", "1200")]).unwrap_err().contains("max_ms"));
+        for url in ["http://collector:4318", "https://collector.example/tenant"] {
+            assert_eq!(with(&[("HEARTH__TRACING__URL", url)]).unwrap().tracing.url, url);
+        }
+        for url in ["collector:4318", "http://name:word@collector:4318", "https://collector?key=1"]
+        {
+            let error = with(&[("HEARTH__TRACING__URL", url)]).unwrap_err();
+            assert!(error.contains("tracing.url must be"), "{error}");
+        }
         let loopback = with(&[("HEARTH__PEER__LISTEN", "127.0.0.1:4282")]).unwrap();
         assert_eq!(loopback.peer.advertised_address(), "127.0.0.1:4282");
         let machine = with(&[]).unwrap().peer.advertised_address();
