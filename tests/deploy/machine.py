@@ -117,8 +117,8 @@ class Machine:
         subprocess.run(["ip", "netns", "delete", self.name], capture_output=True)
 
 
-def run(*command):
-    ran = subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+def run(*command, env=None):
+    ran = subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env)
     if ran.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, command))}: {ran.stdout}{ran.stderr}")
     return ran.stdout

@@ -41,33 +41,99 @@ def documented(command):
 
 
 def wheels(cache, dist, work):
-    """A newcomer's first minute: a fresh environment, three wheels, a cluster, a search by meaning."""
+    """A developer: a fresh environment, a cluster and a search by meaning within a minute. Then a crash, a node
+    that loses its disk, and an upgrade."""
     began = time.monotonic()
-    environment = work / "environment"
-    run("python3", "-m", "venv", "--without-pip", environment)
-    install = "pip install --no-index --find-links dist hearth-memory-server"
-    documented(install)
-    pip = ["python3", "-m", "pip", "--python", environment / "bin/python", "--disable-pip-version-check"]
-    run(*pip, "install", "--no-index", "--find-links", dist, "hearth-memory-server")
-    hearth = environment / "bin/hearth"
-    # As a newcomer's machine: without the cache of a build.
-    empty = {"HOME": str(work), "PATH": "/usr/bin:/bin"}
-    cluster = subprocess.Popen([hearth, "dev", "--base-port", "0"], stdout=subprocess.PIPE, text=True, env=empty)
-    try:
-        for line in cluster.stdout:
-            if "Hearth is ready" in line:
-                break
-        else:
-            raise AssertionError("hearth dev ended")
-        command = lambda *words: subprocess.run([hearth, *words], capture_output=True, text=True, check=True, env=empty).stdout
-        command("add", "The user prefers metric units.")
-        found = command("search", "which units should I answer in?")
-        assert "metric units" in found, found
-    finally:
-        cluster.terminate()
-        cluster.wait(60)
-    seconds = time.monotonic() - began
-    assert seconds < 60, f"the first minute took {seconds:.0f} s"
+    run("python3", "-m", "venv", "--without-pip", work / "environment")
+    documented("pip install --no-index --find-links dist hearth-memory-server")
+    pip = ["python3", "-m", "pip", "--python", work / "environment/bin/python", "--disable-pip-version-check"]
+    install = [*pip, "install", "--quiet", "--no-index", "--upgrade", "--find-links", dist]
+    run(*install, "hearth-memory-server")
+    with Developer(work) as developer:
+        developer.start("dev", "--nodes", "3", "--base-port", "0", "--data", developer.data)
+        developer.hearth("add", "The user prefers metric units.")
+        assert "metric units" in developer.hearth("search", "which units should I answer in?")
+        seconds = time.monotonic() - began
+        assert seconds < 60, f"the first minute took {seconds:.0f} s"
+        developer.end()
+        # The same nodes by themselves: one is killed, and one has lost its disk and returns under a new id.
+        for node in (1, 2, 3):
+            developer.start("serve", "--config", developer.config(node))
+        developer.eventually("all are ready", lambda: all(map(developer.is_ready, (1, 2, 3))))
+        developer.stop(1, "KILL")
+        developer.eventually("two go on", lambda: developer.try_hearth("add", "Written by two of three."))
+        developer.start("serve", "--config", developer.config(1))
+        developer.stop(3, "KILL")
+        for name in ("log", "state", "log.mark", "identity.toml"):
+            run("rm", "-r", developer.data / "node-3" / name)
+        developer.start("serve", "--config", developer.config(3), HEARTH__NODE__ID="4")
+        replace = ("cluster", "--config", developer.config(1), "replace", "3", "--new-id", "4")
+        developer.eventually("it is replaced", lambda: developer.try_hearth(*replace))
+        # An upgrade, node by node.
+        run(*install, next_wheel(cache, dist, work))
+        for node, variables in ((1, {}), (2, {}), (3, {"HEARTH__NODE__ID": "4"})):
+            developer.stop(node)
+            developer.start("serve", "--config", developer.config(node), **variables)
+            developer.eventually("it is ready again", lambda: developer.is_ready(node))
+            developer.hearth("add", f"Written after the upgrade of node {node}.")
+        assert "metric units" in developer.hearth("search", "which units should I answer in?")
+
+
+class Developer:
+    """A machine without the cache of a build, and with three wheels in an environment."""
+
+    def __init__(self, work):
+        self.program, self.data = work / "environment/bin/hearth", work / "cluster"
+        self.environment = {"HOME": str(work), "PATH": "/usr/bin:/bin"}
+        self.log, self.processes = open(work / "hearth.log", "wb"), []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def config(self, node):
+        return f"{self.data}/node-{node}/hearth.toml"
+
+    def start(self, *words, **variables):
+        """Starts nodes. Waits until `hearth dev` says that they are ready."""
+        dev = words[0] == "dev"
+        out = subprocess.PIPE if dev else self.log
+        environment = self.environment | variables
+        process = subprocess.Popen([self.program, *words], stdout=out, stderr=self.log, text=True, env=environment)
+        self.processes.append(process)
+        assert not dev or any("Hearth is ready" in line for line in process.stdout), "hearth dev ended"
+
+    def stop(self, node, signal="TERM"):
+        [process] = [it for it in self.processes if self.config(node) in it.args]
+        run("kill", "-s", signal, process.pid)
+        process.wait(60)
+        self.processes.remove(process)
+
+    def end(self):
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.wait(60)
+        self.processes.clear()
+
+    def try_hearth(self, *words):
+        """Whether a command succeeds."""
+        ran = subprocess.run([self.program, *words], stdout=self.log, stderr=self.log, env=self.environment)
+        return ran.returncode == 0
+
+    def hearth(self, *words):
+        return run(self.program, *words, env=self.environment)
+
+    def is_ready(self, node):
+        return self.try_hearth("health", "--config", self.config(node))
+
+    def eventually(self, what, holds, seconds=90):
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, f"{what}: not within {seconds} s: {Path(self.log.name).read_text()[-2000:]}"
+            time.sleep(0.3)
 
 
 def debian(cache, dist, work):
@@ -165,6 +231,21 @@ def next_version(package, work):
     target = work / package.name.replace("_amd64", "+next_amd64").replace("_arm64", "+next_arm64")
     run("dpkg-deb", "-Zgzip", "-z1", "--build", "--root-owner-group", folder, target)
     return target
+
+
+def next_wheel(cache, dist, work):
+    """The wheel of the server under a higher version."""
+    [wheel] = dist.glob("hearth_memory_server-*.whl")
+    version = wheel.name.split("-")[1]
+    pack = [cache / "packaging/bin/python", "-m", "wheel"]
+    run(*pack, "unpack", wheel, "--dest", work / "wheel")
+    folder = work / "wheel" / f"hearth_memory_server-{version}"
+    for path in list(folder.iterdir()):
+        path.rename(folder / path.name.replace(version, f"{version}.post1"))
+    [metadata] = folder.glob("*.dist-info/METADATA")
+    metadata.write_text(metadata.read_text().replace(f"\nVersion: {version}\n", f"\nVersion: {version}.post1\n"))
+    run(*pack, "pack", folder, "--dest-dir", work)
+    return next(work.glob("hearth_memory_server-*.whl"))
 
 
 if __name__ == "__main__":
