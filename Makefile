@@ -30,8 +30,8 @@ demo:
 	@echo 'demo: this build is quick to make and slow to run; `make install` makes the fast one'
 	@"$(CARGO_TARGET_DIR)/debug/hearth" demo
 
-# Tests at a time. Some wait for minutes, so one more than processors is quicker.
-TEST_THREADS ?= $(shell expr $$(nproc) + 1)
+# Tests at a time. Many wait, some for minutes, so two more than processors is quicker.
+TEST_THREADS ?= $(shell expr $$(nproc) + 2)
 test: lint
 	@unshare --net --mount --pid --fork true 2>/dev/null || \
 	    echo 'test: without the rights of root, full disks and outgoing connections are not tested'
@@ -112,7 +112,7 @@ test-deploy:
 test-ui: setup
 	@deploy/setup/pypi.sh "$(CACHE)" clients
 	@deploy/setup/node.sh "$(CACHE)" api/ui dashboard
-	@deploy/setup/chromium.sh
+	@deploy/setup/packages.sh browser
 	@$(LINTING) cargo build --quiet -p tests --features failpoints --bin hearth-under-test
 	@api/ui/test.sh "$(CACHE)" $(CARGO_TARGET_DIR)/debug/hearth-under-test
 

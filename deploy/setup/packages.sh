@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that a build needs, or packaging, or tests with containers. Does nothing
-# if they are installed. The built binary needs none of them.
+# Installs the Debian packages that a build needs, or packaging, or tests in a browser, or tests with
+# containers. Does nothing if they are installed. The built binary needs none of them.
 #
-#   deploy/setup/packages.sh [build | packaging | containers]
+#   deploy/setup/packages.sh [build | packaging | browser | containers]
 set -euo pipefail
 
 missing=()
@@ -21,6 +21,9 @@ case ${1:-build} in
         has dh || missing+=(debhelper) # makes the Debian package
         has lintian || missing+=(lintian) # checks it
         has minisign || missing+=(minisign) # signs a release
+        ;;
+    browser)
+        has chromium || missing+=(chromium fonts-liberation fonts-noto-color-emoji)
         ;;
     containers)
         has podman || missing+=(podman)
@@ -47,6 +50,9 @@ if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
     echo "setup: as root, run: apt-get install ${missing[*]}" >&2
     exit 1
 fi
+# apt-get does not wait for another one.
+exec 9> "${TMPDIR:-/tmp}/hearth-packages-$(id -u).lock"
+flock 9
 echo "setup: installing Debian packages: ${missing[*]}"
 if ! "${as_root[@]}" apt-get update -qq || ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null; then
