@@ -14,7 +14,7 @@ use storage::file::{replace, replace_secret};
 use storage::model::api_key::OperatorKey;
 
 use crate::error::{cannot, unusable};
-use crate::tls::{has_public_key, names_in};
+use crate::tls::{has_public_key, hosts_in, names_in};
 use crate::webhooks::new_cluster_key;
 
 /// Default validity of a node's certificate in days: the most that browsers accept.
@@ -104,6 +104,11 @@ impl Certificates {
     /// nodes. Creates it if it is missing.
     pub(crate) fn of_node(&self, node: u64, hosts: &[String]) -> Result<NodeFiles, String> {
         if self.has(node) { Ok(self.files(node)) } else { self.renew(node, hosts, NODE_DAYS) }
+    }
+
+    /// The names and addresses in the certificate of a node.
+    pub(crate) fn hosts(&self, node: u64) -> Result<Vec<String>, String> {
+        hosts_in(read(&self.files(node).certificate)?.as_bytes())
     }
 
     /// Creates or replaces the certificate of a node, which is valid for so many days.

@@ -46,6 +46,8 @@ impl Credentials {
     /// Reads and checks the configured files.
     pub(crate) fn load(config: &Config) -> Result<Self, String> {
         let files = states_of_files(config);
+        // Other nodes would end all connections to one under a foreign name.
+        tls::check_own_name(&config.peer)?;
         let key_file = config.operator.key_file.as_deref();
         let expiries = [
             ("public", tls::expires_at(&config.public.certificate)?),

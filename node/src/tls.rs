@@ -1,6 +1,7 @@
 //! TLS of the listeners and of calls to other nodes, from PEM files.
 
 use std::fmt::{self, Debug, Display, Formatter};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use rustls::{
     CertificateError, ClientConfig, ClientConnection, ConfigBuilder, DigitallySignedStruct,
     OtherError, RootCertStore, ServerConfig, ServerConnection, SignatureScheme,
 };
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use crate::config::{Peer, Public};
 use crate::error::{cannot, text, unusable};
@@ -48,6 +49,23 @@ fn names(certificate: &CertificateDer<'_>) -> Result<Names, String> {
 /// The names in the first certificate of a PEM text.
 pub(crate) fn names_in(pem: &[u8]) -> Result<Names, String> {
     names(&CertificateDer::from_pem_slice(pem).map_err(text)?)
+}
+
+/// The names and addresses of hosts that the first certificate of a PEM text has.
+pub(crate) fn hosts_in(pem: &[u8]) -> Result<Vec<String>, String> {
+    let certificate = CertificateDer::from_pem_slice(pem).map_err(text)?;
+    let (_, parsed) = X509Certificate::from_der(&certificate).map_err(text)?;
+    let named = parsed.subject_alternative_name().map_err(text)?;
+    let names = named.map(|it| it.value.general_names.iter()).into_iter().flatten();
+    let hosts = names.filter_map(|name| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => match bytes.len() {
+            4 => Some(IpAddr::from(<[u8; 4]>::try_from(*bytes).ok()?).to_string()),
+            _ => Some(IpAddr::from(<[u8; 16]>::try_from(*bytes).ok()?).to_string()),
+        },
+        _ => None,
+    });
+    Ok(hosts.collect())
 }
 
 /// Whether the first certificate in a PEM text is of this public key.
@@ -190,10 +208,22 @@ fn server(
     Ok(Arc::new(tls))
 }
 
-/// Checks the certificates as another node would: a handshake of this node with itself under the
-/// name `host`, in both roles.
-pub(crate) fn check_peer(config: &Peer, host: &str) -> Result<(), String> {
-    let name = ServerName::try_from(host.to_owned()).map_err(text)?;
+/// Checks the certificates as another node would: a handshake of this node with itself under the name
+/// that others use, in both roles.
+pub(crate) fn check_peer(config: &Peer) -> Result<(), String> {
+    shake_hands(config).map_err(rejected_at(&config.advertised_host()))
+}
+
+fn rejected_at(host: &str) -> impl Fn(String) -> String {
+    move |error| {
+        format!(
+            "another node would reject it at {host}: {error}. `hearth certs --host {host}` names it"
+        )
+    }
+}
+
+fn shake_hands(config: &Peer) -> Result<(), String> {
+    let name = ServerName::try_from(config.advertised_host()).map_err(text)?;
     let mut client = ClientConnection::new(Arc::new(peer_client(config)?), name).map_err(text)?;
     let mut server = ServerConnection::new(peer_server(config)?).map_err(text)?;
     while client.is_handshaking() || server.is_handshaking() {
@@ -208,10 +238,12 @@ pub(crate) fn check_peer(config: &Peer, host: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the certificate names this host, valid or not.
-pub(crate) fn names_host(config: &Peer, host: &str) -> Result<bool, String> {
+/// Checks that the certificate, valid or not, names the host that other nodes connect to.
+pub(crate) fn check_own_name(config: &Peer) -> Result<(), String> {
+    let host = config.advertised_host();
     let chain = certificates(&config.certificate)?;
     let own = ParsedCertificate::try_from(&chain[0]).map_err(unusable(&config.certificate))?;
-    let name = ServerName::try_from(host).map_err(text)?;
-    Ok(verify_server_name(&own, &name).is_ok())
+    let name = ServerName::try_from(host.as_str()).map_err(text)?;
+    let verified = verify_server_name(&own, &name);
+    verified.map_err(|_| rejected_at(&host)("it does not name this host".to_owned()))
 }

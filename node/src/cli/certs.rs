@@ -41,7 +41,7 @@ struct New {
     #[arg(long)]
     folder: PathBuf,
     /// Id of the node that gets a certificate
-    #[arg(long, requires = "host")]
+    #[arg(long)]
     node: Option<u64>,
     /// Begin to replace the authority: a new one signs, and ca.pem has both
     #[arg(long)]
@@ -49,7 +49,8 @@ struct New {
     /// End it, once all nodes have certificates of the new authority: the former one leaves ca.pem
     #[arg(long)]
     retire_authority: bool,
-    /// Name or address of the node, for clients and other nodes; can be repeated
+    /// Name or address of the node, for clients and other nodes; can be repeated. With --renew and without
+    /// it, the names stay
     #[arg(long, requires = "node")]
     host: Vec<String>,
     /// Days until the certificate of the node expires
@@ -97,7 +98,14 @@ impl New {
             let folder = folder.display();
             return Err(format!("{folder} has a certificate: replace it with --renew"));
         }
-        certificates.renew(node, &self.host, self.days)?;
+        let mut hosts = self.host.clone();
+        if hosts.is_empty() && certificates.has(node) {
+            hosts = certificates.hosts(node)?;
+        }
+        if hosts.is_empty() {
+            return Err("name the node, for clients and other nodes: --host NAME".into());
+        }
+        certificates.renew(node, &hosts, self.days)?;
         certificates.share_with(node)?;
         println!("authority  {}", certificates.authority().display());
         println!("node {node:<5} {}", certificates.node_folder(node).display());
@@ -116,7 +124,7 @@ impl New {
     fn change_authority(&self, certificates: &Certificates) -> Result<(), String> {
         let next = if self.new_authority {
             certificates.begin_new_authority()?;
-            "renew the certificate of each node (--node N --host NAME --renew) and copy it. Then end \
+            "renew the certificate of each node (--node N --renew) and copy it. Then end \
              with --retire-authority"
         } else {
             certificates.retire_authority()?;

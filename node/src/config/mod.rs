@@ -85,9 +85,7 @@ impl Config {
 
     /// Names of this node on the operator's listener, besides addresses and names without a dot.
     pub(crate) fn known_hosts(&self) -> Vec<String> {
-        let address = self.peer.advertised_address();
-        let own = address.rsplit_once(':').map(|(host, _)| host.to_owned());
-        self.operator.hosts.iter().cloned().chain(own).collect()
+        self.operator.hosts.iter().cloned().chain([self.peer.advertised_host()]).collect()
     }
 
     /// Checks the rules that types do not express.

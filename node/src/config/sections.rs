@@ -194,6 +194,13 @@ impl Peer {
         };
         self.address.clone().unwrap_or_else(listen)
     }
+
+    /// The host alone: a name, or an address without brackets.
+    pub fn advertised_host(&self) -> String {
+        let address = self.advertised_address();
+        let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+        host.trim_matches(['[', ']']).to_owned()
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
