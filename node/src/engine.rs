@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::disk::Disk;
 use crate::error::{cannot, storage_error, text};
 use crate::identity::{self, Identity};
-use crate::join::Joining;
+use crate::join::JoinClient;
 
 /// The storage and Raft of a running node.
 pub(crate) struct Engine {
@@ -36,7 +36,7 @@ pub(crate) fn open(
     serve: Serve,
     boot: u64,
     indexed: &Arc<AtomicU64>,
-    joining: Option<&Joining>,
+    joining: Option<&JoinClient>,
 ) -> Result<Engine, String> {
     let data = &config.node.data;
     let identity = identity::of_folder(data, config.node.id)?;

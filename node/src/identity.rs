@@ -94,8 +94,8 @@ pub(crate) fn owner(data: &Path) -> Result<Option<u64>, String> {
     Ok(find(data)?.map(|identity| identity.node))
 }
 
-/// Forgets the identity of a folder whose node never was a member of a cluster.
-pub(crate) fn forget(data: &Path) -> Result<(), String> {
+/// Removes the identity of a folder whose node never was a member of a cluster.
+pub(crate) fn remove(data: &Path) -> Result<(), String> {
     std::fs::remove_file(data.join(FILE)).map_err(|error| unusable(data, &error))
 }
 

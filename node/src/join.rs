@@ -1,5 +1,5 @@
-//! How a node with `node.id = "auto"` becomes a member: it asks the members that it knows, over the
-//! peer listener, which id it has, and to be added.
+//! How a node with `node.id = "auto"` becomes a member: it requests its id of the configured members, over
+//! the peer listener, and then to be added.
 //!
 //! The address of a node is its lasting name: its disk may be lost, and the IP address behind it may
 //! change. In a new cluster, a node has the id that `cluster.members` gives its address. In one that
@@ -8,8 +8,8 @@
 //! acknowledged entries are lost. It replaces its former self, and only if that is silent and a majority
 //! of the other voters is in contact: their copies are then complete without it.
 //!
-//! Who asks has a certificate of the authority and the operator key, as `hearth cluster add` does. All
-//! steps can be repeated: the node asks again until it votes and its former self is removed.
+//! A request needs a certificate of the authority and the operator key, as `hearth cluster add` does. All
+//! steps can be repeated: the node sends its request until it votes and its former self is removed.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -31,7 +31,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::config::{AUTO, Config};
 use crate::credentials::read_operator_key;
-use crate::error::text;
+use crate::error::{causes, text};
 use crate::identity::{self, Identity};
 
 const PATH: &str = "/peer/join";
@@ -48,7 +48,7 @@ const CONTACT_AGE_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct JoinRequest {
-    /// Host and port of the peer listener of the node that asks.
+    /// Host and port of the peer listener of the node that joins.
     address: String,
     /// Its identity; `None` before it has one.
     identity: Option<Identity>,
@@ -60,9 +60,9 @@ struct JoinRequest {
 enum JoinReply {
     /// This node belongs to no cluster.
     NoCluster,
-    /// Take this id, and ask again.
+    /// The next request is to have this id.
     TakeId(u64),
-    /// Ask again later.
+    /// The same request may have another reply later.
     Waits(String),
     /// It votes.
     Votes,
@@ -70,9 +70,10 @@ enum JoinReply {
 
 /// The receiving side: the route of the peer listener, as soon as the node can respond.
 #[derive(Clone, Default)]
-pub(crate) struct JoinServer(Arc<OnceLock<Opened>>);
+pub(crate) struct JoinServer(Arc<OnceLock<Sponsor>>);
 
-struct Opened {
+/// What a reply is made of.
+struct Sponsor {
     app: App,
     raft: Handle,
     reader: Reader,
@@ -86,7 +87,7 @@ impl JoinServer {
     /// Only the first call counts.
     pub(crate) fn open(&self, app: &App, raft: &Handle, reader: &Reader) {
         let (app, raft, reader) = (app.clone(), raft.clone(), reader.clone());
-        self.0.get_or_init(|| Opened { app, raft, reader });
+        self.0.get_or_init(|| Sponsor { app, raft, reader });
     }
 }
 
@@ -95,19 +96,19 @@ async fn join(
     headers: HeaderMap,
     Json(request): Json<JoinRequest>,
 ) -> Response {
-    let Some(opened) = join_server.0.get() else {
+    let Some(sponsor) = join_server.0.get() else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
     let key = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let key = key.and_then(|value| value.strip_prefix("Bearer "));
-    if !key.is_some_and(|key| opened.app.is_operator(key)) {
+    if !key.is_some_and(|key| sponsor.app.is_operator(key)) {
         let text = "operator.key_file is absent, or has another key than the other nodes";
         return (StatusCode::UNAUTHORIZED, text).into_response();
     }
-    Json(opened.reply(&request).await.unwrap_or_else(JoinReply::Waits)).into_response()
+    Json(sponsor.reply(&request).await.unwrap_or_else(JoinReply::Waits)).into_response()
 }
 
-impl Opened {
+impl Sponsor {
     /// The next step of a node; an error is why it has to wait.
     async fn reply(&self, request: &JoinRequest) -> Result<JoinReply, String> {
         let deadline = Instant::now() + TIMEOUT;
@@ -203,12 +204,12 @@ fn is_lost(former: &MemberStatus, status: &ClusterStatus, waited: Duration) -> R
     Ok(())
 }
 
-/// The asking side.
-pub(crate) struct Joining {
+/// The requesting side.
+pub(crate) struct JoinClient {
     client: Client,
     /// The file of the operator key. It may be replaced while the node waits.
     key_file: PathBuf,
-    /// Where this node asks: the configured members but itself.
+    /// The configured members but this node.
     members: Vec<String>,
     address: String,
     /// The id that `cluster.members` gives this address.
@@ -218,7 +219,7 @@ pub(crate) struct Joining {
     reason: String,
 }
 
-impl Joining {
+impl JoinClient {
     pub(crate) fn new(config: &Config, tls: &ClientConfig) -> Result<Self, String> {
         let (address, members) = (config.peer.advertised_address(), &config.cluster.members);
         let initial = listed_id(config);
@@ -240,20 +241,19 @@ impl Joining {
         Ok(Self { client, key_file, members, address, initial, began, reason })
     }
 
-    /// Chooses the id of a node whose data folder has none. Waits while the members do not say.
+    /// Chooses the id of a node whose data folder has none. Waits for the reply of a member.
     pub(crate) async fn choose_id(&mut self) -> u64 {
         loop {
-            match (self.ask(None).await, self.initial, self.members.is_empty()) {
+            match (self.next_step(None).await, self.initial) {
                 // Several nodes that join at once get different ids of their lists.
-                (Some(JoinReply::TakeId(free)), initial, _) => {
+                (Ok(JoinReply::TakeId(free)), initial) => {
                     return initial.filter(|id| *id >= free).unwrap_or(free);
                 }
-                (Some(JoinReply::Waits(reason)), ..) => self.wait(reason).await,
-                (_, Some(id), _) => return id,
-                (_, None, true) => return 1,
-                (_, None, false) => {
-                    self.wait("no node of cluster.members responds for a cluster".into()).await;
-                }
+                (Ok(JoinReply::Waits(reason)), _) => self.wait(reason).await,
+                (_, Some(id)) => return id,
+                (_, None) if self.members.is_empty() => return 1,
+                (Ok(_), None) => self.wait("no member belongs to a cluster yet".into()).await,
+                (Err(error), None) => self.wait(error).await,
             }
         }
     }
@@ -261,18 +261,20 @@ impl Joining {
     /// Checks the id of a node whose data folder has no cluster: that of a disk which was lost is used up.
     /// Raft must not start under it: the other nodes would end it.
     pub(crate) async fn check_id(&self, data: &Path, identity: &Identity) -> Result<(), String> {
-        match self.ask(Some(identity.clone())).await {
-            Some(JoinReply::TakeId(id)) => Err(begin_anew(data, identity, id)?),
+        match self.next_step(Some(identity.clone())).await {
+            Ok(JoinReply::TakeId(id)) => Err(begin_anew(data, identity, id)?),
             _ => Ok(()),
         }
     }
 
     /// Whether a member belongs to a cluster.
     pub(crate) async fn finds_cluster(&self, identity: &Identity) -> bool {
-        self.ask(Some(identity.clone())).await.is_some_and(|reply| reply != JoinReply::NoCluster)
+        self.next_step(Some(identity.clone()))
+            .await
+            .is_ok_and(|reply| reply != JoinReply::NoCluster)
     }
 
-    /// Asks until this node votes. What prevents that for good stops the node.
+    /// Sends requests until this node votes. What prevents that for good stops the node.
     pub(crate) async fn join_task(
         self,
         config: Config,
@@ -293,42 +295,43 @@ impl Joining {
         reader: &Reader,
     ) -> Result<(), String> {
         while !self.members.is_empty() {
-            match self.ask(Some(identity.clone())).await {
-                Some(JoinReply::Votes) => return Ok(()),
-                Some(JoinReply::Waits(reason)) => self.wait(reason).await,
-                Some(JoinReply::TakeId(_)) if reader.cluster().map_err(text)?.is_some() => {
+            match self.next_step(Some(identity.clone())).await {
+                Ok(JoinReply::Votes) => return Ok(()),
+                Ok(JoinReply::Waits(reason)) | Err(reason) => self.wait(reason).await,
+                Ok(JoinReply::TakeId(_)) if reader.cluster().map_err(text)?.is_some() => {
                     let node = identity.node;
                     return Err(format!("the members belong to another cluster than node {node}"));
                 }
-                Some(JoinReply::TakeId(id)) => return Err(begin_anew(data, &identity, id)?),
-                Some(JoinReply::NoCluster) | None => sleep(INTERVAL).await,
+                Ok(JoinReply::TakeId(id)) => return Err(begin_anew(data, &identity, id)?),
+                Ok(JoinReply::NoCluster) => sleep(INTERVAL).await,
             }
         }
         Ok(())
     }
 
-    /// The reply of a member that knows the next step; else why another one waits; else that there is
-    /// no cluster, if a node says so.
-    async fn ask(&self, identity: Option<Identity>) -> Option<JoinReply> {
+    /// The first reply with a next step; else a reason to wait; else that there is no cluster, if a node
+    /// replies so; else why none replies.
+    async fn next_step(&self, identity: Option<Identity>) -> Result<JoinReply, String> {
         let (address, waited) = (self.address.clone(), self.began.elapsed());
         let request = JoinRequest { address, identity, waited };
-        let mut found = None;
+        let mut found = Err("cluster.members has no other node".to_owned());
         for member in &self.members {
-            match self.ask_one(member, &request).await {
-                Ok(reply @ (JoinReply::TakeId(_) | JoinReply::Votes)) => return Some(reply),
-                Ok(JoinReply::NoCluster) if found.is_some() => {}
-                Ok(reply) => found = Some(reply),
-                Err(error) => tracing::debug!(member, error, "a member does not respond"),
+            match self.request(member, &request).await {
+                Ok(reply @ (JoinReply::TakeId(_) | JoinReply::Votes)) => return Ok(reply),
+                Ok(JoinReply::NoCluster) if found.is_ok() => {}
+                Ok(reply) => found = Ok(reply),
+                Err(error) if found.is_err() => found = Err(format!("{member}: {error}")),
+                Err(_) => {}
             }
         }
         found
     }
 
-    async fn ask_one(&self, member: &str, request: &JoinRequest) -> Result<JoinReply, String> {
+    async fn request(&self, member: &str, request: &JoinRequest) -> Result<JoinReply, String> {
         let url = format!("https://{member}{PATH}");
         let (_, key) = read_operator_key(&self.key_file)?;
         let request = self.client.post(url).bearer_auth(key).json(request);
-        let response = request.send().await.map_err(text)?;
+        let response = request.send().await.map_err(|error| causes(&error))?;
         match response.status() {
             StatusCode::OK => response.json().await.map_err(text),
             StatusCode::UNAUTHORIZED => {
@@ -347,9 +350,10 @@ impl Joining {
     }
 }
 
-/// Forgets the identity of an empty folder. The error that ends this process; the next one takes a free id.
+/// Removes the identity of an empty folder. Returns the error that ends this process: the next one takes
+/// a free id.
 fn begin_anew(data: &Path, identity: &Identity, free: u64) -> Result<String, String> {
-    identity::forget(data)?;
+    identity::remove(data)?;
     Ok(format!(
         "node {} of the cluster has another data folder than this one, which is empty: it starts again \
          under a free id, such as {free}",

@@ -29,7 +29,7 @@ use crate::embed::Embedders;
 use crate::engine::{self, Engine};
 use crate::error::{storage_error, text};
 use crate::identity;
-use crate::join::{JoinServer, Joining};
+use crate::join::{JoinClient, JoinServer};
 use crate::labelled_metrics::LabelledMetrics;
 use crate::listeners::{Shared, listen, serve_operator, serve_peers, serve_public};
 use crate::logging::{name_cluster, name_node, start_logging};
@@ -153,7 +153,7 @@ pub(crate) async fn serve(
 async fn become_member(
     config: &Config,
     mut bootstrap: bool,
-    joining: Option<Joining>,
+    joining: Option<JoinClient>,
     engine: &Engine,
     embedder: &Embedders,
 ) -> Result<(), String> {
@@ -206,8 +206,8 @@ fn end_before_serving(requested: impl Future + Send + 'static) -> JoinHandle<()>
 }
 
 /// Sets the id of a node that finds it itself: that of its data folder, or what other nodes say.
-async fn find_id(config: &mut Config, tls: &ClientConfig) -> Result<Joining, String> {
-    let mut joining = Joining::new(config, tls)?;
+async fn find_id(config: &mut Config, tls: &ClientConfig) -> Result<JoinClient, String> {
+    let mut joining = JoinClient::new(config, tls)?;
     config.node.id = match identity::owner(&config.node.data)? {
         Some(id) => id,
         None => joining.choose_id().await,

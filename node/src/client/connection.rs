@@ -1,7 +1,6 @@
 //! Requests to a cluster: to any node of a list, repeated on the next one where that is safe.
 
 use std::cell::Cell;
-use std::error::Error;
 use std::time::{Duration, Instant};
 
 use reqwest::header::RETRY_AFTER;
@@ -11,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::error::causes;
 use crate::failure::{Exit, Failure};
 
 /// Pause before a repetition where no response states one.
@@ -279,17 +279,6 @@ impl Attempt {
         let failure = Failure::new(Exit::Unavailable, format!("{url}: {reason}"));
         Self { failure, may_be_done: true, is_passing: true, pause: None }
     }
-}
-
-/// The texts of an error and of all its causes.
-fn causes(error: &reqwest::Error) -> String {
-    let mut all = String::new();
-    let mut next: Option<&dyn Error> = Some(error);
-    while let Some(error) = next {
-        all += &format!("{error}; ");
-        next = error.source();
-    }
-    all
 }
 
 /// A client that gives up connections which no one accepts, and nodes that send nothing.
