@@ -164,6 +164,11 @@ impl App {
         [requests, bodies, responses, streams].map(|budget| budget.usage())
     }
 
+    /// Traces of clients that were not continued, at their limit per second.
+    pub fn traces_skipped(&self) -> u64 {
+        self.spans.skipped()
+    }
+
     /// Requests with a wrong key.
     pub fn failed_authentications(&self) -> u64 {
         self.failed_authentications.total()

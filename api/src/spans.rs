@@ -1,11 +1,15 @@
 //! The spans of requests: which requests are traced, and whose traces they continue (W3C Trace Context).
 
-use axum::http::{HeaderMap, Method};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::http::HeaderMap;
 use opentelemetry::propagation::TextMapPropagator;
-use opentelemetry::trace::TraceContextExt;
+use opentelemetry::trace::{SpanContext, TraceContextExt, TraceFlags, TraceState};
 use opentelemetry::{Context, TraceId};
 use opentelemetry_http::HeaderExtractor;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
+use parking_lot::Mutex;
 use storage::span::{TARGET, is_traced};
 use tracing::field::Empty;
 use tracing::{Span, info_span};
@@ -13,34 +17,42 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::request_log::{PROBES, Sample};
 
+/// Traces of clients that a node continues per second. Anyone can send the header, also without a key, and
+/// must not displace the spans of the sample.
+const CONTINUED_PER_SECOND_MAX: u32 = 50;
+
 pub(crate) struct Spans {
     node: u64,
     /// `None` if no request is traced.
     sample: Option<Sample>,
+    /// The present second, and the traces of clients that were continued in it.
+    continued: Mutex<(Instant, u32)>,
+    skipped: AtomicU64,
 }
 
 impl Spans {
     /// Of requests that continue no trace, `one_of` so many are traced; with `None`, no request is.
     pub(crate) fn new(node: u64, one_of: Option<u64>) -> Self {
-        Self { node, sample: one_of.map(Sample::new) }
+        let (sample, continued) = (one_of.map(Sample::new), Mutex::new((Instant::now(), 0)));
+        Self { node, sample, continued, skipped: AtomicU64::new(0) }
+    }
+
+    /// Requests whose clients trace them and that have no span, at the limit per second.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
     }
 
     /// The span of a request; a disabled one if it is not traced.
-    pub(crate) fn start(
-        &self,
-        id: &str,
-        headers: &HeaderMap,
-        method: &Method,
-        route: &str,
-    ) -> Span {
+    pub(crate) fn start(&self, id: &str, headers: &HeaderMap, method: &str, route: &str) -> Span {
         let Some(sample) = &self.sample else { return Span::none() };
         let propagator = TraceContextPropagator::new();
-        let parent = propagator.extract_with_context(&Context::new(), &HeaderExtractor(headers));
-        let is_selected = match parent.span().span_context() {
-            sender if sender.is_valid() => sender.is_sampled(),
-            _ => !PROBES.contains(&route) && sample.next_is_selected(),
+        let sent = propagator.extract_with_context(&Context::new(), &HeaderExtractor(headers));
+        let sender = sent.span().span_context().clone();
+        let is_selected = match sender.is_valid() {
+            true => sender.is_sampled() && self.continues_one_more(),
+            false => sample.next_is_selected(),
         };
-        if !is_selected {
+        if PROBES.contains(&route) || !is_selected {
             return Span::none();
         }
         let span = info_span!(
@@ -49,7 +61,7 @@ impl Spans {
             "request",
             otel.name = format!("{method} {route}"),
             otel.kind = "server",
-            http.request.method = %method,
+            http.request.method = method,
             http.route = route,
             http.response.status_code = Empty,
             otel.status_code = Empty,
@@ -57,9 +69,27 @@ impl Spans {
             tenant = Empty,
             node = self.node,
         );
-        // It fails without a collector.
-        let _: Result<(), _> = span.set_parent(parent);
+        if sender.is_valid() {
+            // The ids alone: `tracestate` is a text of the client, and each span would keep it.
+            let (trace, parent, state) =
+                (sender.trace_id(), sender.span_id(), TraceState::default());
+            let parent = SpanContext::new(trace, parent, TraceFlags::SAMPLED, true, state);
+            // It fails without a collector.
+            let _: Result<(), _> = span.set_parent(Context::new().with_remote_span_context(parent));
+        }
         span
+    }
+
+    /// Whether the limit per second permits one more trace of a client.
+    fn continues_one_more(&self) -> bool {
+        let mut continued = self.continued.lock();
+        if continued.0.elapsed() >= Duration::from_secs(1) {
+            *continued = (Instant::now(), 0);
+        }
+        let has_room = continued.1 < CONTINUED_PER_SECOND_MAX;
+        continued.1 += u32::from(has_room);
+        self.skipped.fetch_add(u64::from(!has_room), Ordering::Relaxed);
+        has_room
     }
 }
 

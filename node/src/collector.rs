@@ -8,15 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry::{Context, KeyValue};
-use opentelemetry_otlp::WithExportConfig;
+use opentelemetry_http::{Bytes, HttpError, Request, Response};
+use opentelemetry_otlp::{WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider, Span, SpanData,
     SpanExporter, SpanProcessor,
 };
+use parking_lot::Mutex;
+use reqwest::blocking::Client;
+use reqwest::redirect::Policy;
 use storage::span::TARGET;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
@@ -25,6 +30,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::Config;
+use crate::error::{causes, text};
 use crate::program::VERSION;
 
 /// Ended spans that wait to be sent.
@@ -64,15 +70,8 @@ impl SpanCollector {
         if url.is_empty() {
             return Ok(None);
         }
-        let exporter = opentelemetry_otlp::SpanExporter::builder()
-            .with_http()
-            .with_endpoint(format!("{url}/v1/traces"))
-            .with_timeout(SEND_TIMEOUT)
-            .build();
-        let exporter = exporter.map_err(|error| format!("tracing.url: {error}"))?;
         let counters = Arc::<SpanCounters>::default();
-        let sender =
-            Sender { exporter, counters: Arc::clone(&counters), fails: AtomicBool::default() };
+        let sender = Sender::new(url, Arc::clone(&counters))?;
         let batches = BatchConfigBuilder::default()
             .with_max_queue_size(QUEUE_SPANS_MAX)
             .with_max_export_batch_size(MESSAGE_SPANS_MAX)
@@ -145,9 +144,56 @@ impl SpanProcessor for Counted {
 /// Counts the spans that the collector accepts. Logs when that begins and ends to fail.
 #[derive(Debug)]
 struct Sender {
+    url: String,
     exporter: opentelemetry_otlp::SpanExporter,
     counters: Arc<SpanCounters>,
     fails: AtomicBool,
+    /// Why the last message was not sent. The exporter reports no cause.
+    cause: Arc<Mutex<Option<String>>>,
+}
+
+impl Sender {
+    fn new(url: &str, counters: Arc<SpanCounters>) -> Result<Self, String> {
+        let cause = Arc::<Mutex<Option<String>>>::default();
+        let client = HttpClient { client: blocking_client(url)?, cause: Arc::clone(&cause) };
+        let exporter = opentelemetry_otlp::SpanExporter::builder()
+            .with_http()
+            .with_http_client(client)
+            .with_endpoint(format!("{url}/v1/traces"))
+            .with_timeout(SEND_TIMEOUT)
+            .build();
+        let exporter = exporter.map_err(|error| format!("tracing.url: {error}"))?;
+        Ok(Self { url: url.to_owned(), exporter, counters, fails: AtomicBool::default(), cause })
+    }
+}
+
+/// A client that connects to the collector alone: to no proxy of the environment, and to no other host.
+fn blocking_client(url: &str) -> Result<Client, String> {
+    let mut client =
+        Client::builder().no_proxy().redirect(Policy::none()).timeout(Some(SEND_TIMEOUT));
+    if url.starts_with("http://") {
+        // It needs no authority, and a machine may have none.
+        client = client.tls_certs_only([]);
+    }
+    // A thread of tokio may not block.
+    let building = std::thread::spawn(|| client.build());
+    let client = building.join().map_err(|_| "the client of the collector panicked".to_owned())?;
+    client.map_err(|error| format!("tracing.url: {}", causes(&error)))
+}
+
+#[derive(Debug)]
+struct HttpClient {
+    client: Client,
+    cause: Arc<Mutex<Option<String>>>,
+}
+
+#[async_trait]
+impl opentelemetry_http::HttpClient for HttpClient {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let sent = self.client.send_bytes(request).await;
+        *self.cause.lock() = sent.as_ref().err().map(|error| causes(&**error));
+        sent
+    }
 }
 
 impl SpanExporter for Sender {
@@ -163,7 +209,9 @@ impl SpanExporter for Sender {
                 }
             }
             Err(error) if !failed => {
-                tracing::warn!(%error, "the collector of traces accepts no spans: they are dropped");
+                let cause = self.cause.lock().take().unwrap_or_else(|| text(error));
+                let url = &self.url;
+                tracing::warn!(url, cause, "the collector of traces accepts no spans");
             }
             Err(_) => {}
         }

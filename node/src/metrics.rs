@@ -316,6 +316,9 @@ const METRICS: &[Metric<u64>] = &[
         s.node.webhooks.failed.load(Relaxed)
     }),
     ("spans_total", "Spans of traced requests that ended.", |s| s.node.spans.ended.load(Relaxed)),
+    ("traces_skipped_total", "Traces of clients not continued, at their limit per second.", |s| {
+        s.node.app.traces_skipped()
+    }),
     ("spans_sent_total", "Spans that the collector of traces accepted.", |s| {
         s.node.spans.sent.load(Relaxed)
     }),

@@ -21,7 +21,7 @@ use crate::background::BackgroundTasks;
 use crate::backup::{BackupMetrics, Backups, LogShipping, Schedule};
 use crate::bootstrap::bootstrap_cluster;
 use crate::check::check_peer_settings;
-use crate::collector::SpanCollector;
+use crate::collector::{SpanCollector, SpanCounters};
 use crate::config::{AUTO, Config};
 use crate::credentials::{Credentials, Reloader, expiry_metric};
 use crate::disk::disk_task;
@@ -55,11 +55,25 @@ const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
 /// creates the cluster if there is none. With `while_stdin_open` the node also stops when its
 /// parent process ends.
 pub(crate) async fn serve(
-    mut config: Config,
+    config: Config,
     bootstrap: bool,
     while_stdin_open: bool,
 ) -> Result<(), String> {
-    let collector = begin(&config)?;
+    let collector = SpanCollector::of(&config)?;
+    start_logging(&config.log, collector.as_ref())?;
+    let spans = collector.as_ref().map(|it| Arc::clone(&it.counters)).unwrap_or_default();
+    let ended = run(config, bootstrap, while_stdin_open, spans).await;
+    collector.inspect(SpanCollector::stop);
+    ended
+}
+
+async fn run(
+    mut config: Config,
+    bootstrap: bool,
+    while_stdin_open: bool,
+    spans: Arc<SpanCounters>,
+) -> Result<(), String> {
+    check_peer_settings(&config)?;
     let (hangups, requested) = (hangups()?, stop_request(while_stdin_open)?.shared());
     let opening = end_before_serving(requested.clone());
     // The first step, so that a second process with the same ports does not touch the data.
@@ -98,7 +112,6 @@ pub(crate) async fn serve(
     start_tasks(&config, &engine, &webhooks, &app, &registry)?;
     app.set_operator_key(credentials.operator_key);
     join_server.open(&app, raft, reader);
-    let spans = collector.as_ref().map(|it| Arc::clone(&it.counters)).unwrap_or_default();
     let metrics = NodeMetrics::new(&app, &engine, &embedder, &sender, &shared, spans);
     let expiries = expiry_metric(credentials.expiries);
     register(&registry, &engine, &app, [Box::new(metrics), Box::new(expiries.clone())])?;
@@ -144,9 +157,7 @@ pub(crate) async fn serve(
         cause = shared.fault.closed() => Err(cause),
         () = requested => Ok(()),
     };
-    let ended = stop(&config, engine, &app, tasks, shared.handle, ended).await;
-    collector.inspect(SpanCollector::stop);
-    ended
+    stop(&config, engine, &app, tasks, shared.handle, ended).await
 }
 
 /// Creates the cluster, or joins it, unless the node belongs to one. Reports that it serves.
@@ -221,14 +232,6 @@ fn show_start(config: &Config, embedder: &Embedders) {
     let (node, memory_limit) = (config.node.id, memory::limit(config.memory.max_bytes));
     let model = embedder.model().name;
     tracing::info!(node, version = VERSION, commit = COMMIT, memory_limit, model, "starts");
-}
-
-/// Starts the log and the connection to the collector of spans, and checks what needs no part of the node.
-fn begin(config: &Config) -> Result<Option<SpanCollector>, String> {
-    let collector = SpanCollector::of(config)?;
-    start_logging(&config.log, collector.as_ref())?;
-    check_peer_settings(config)?;
-    Ok(collector)
 }
 
 /// What the public listener offers.

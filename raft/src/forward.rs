@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use storage::Command;
-use storage::span::child;
+use storage::span::{child, child_of};
 use tokio::time::Instant;
-use tracing::Instrument;
+use tracing::Span;
 
 use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::grants::{Grant, GrantRequest};
@@ -88,7 +88,9 @@ async fn former_leader(shared: &Shared, node: NodeId) {
 }
 
 pub(crate) async fn submit(shared: &Shared, command: Command, deadline: Instant) -> SubmitResult {
-    let attempt = |leader| submit_to(leader, shared, command.clone(), deadline);
+    // One for all attempts: without a leader, there are many.
+    let span = &child("forward");
+    let attempt = |leader| submit_to(leader, shared, command.clone(), deadline, span);
     on_leader(shared, deadline, SubmitError::NoLeader, attempt).await
 }
 
@@ -97,13 +99,13 @@ async fn submit_to(
     shared: &Shared,
     command: Command,
     deadline: Instant,
+    span: &Span,
 ) -> SubmitResult {
     let Leader::Peer(node, address) = leader else {
-        return shared.submit(command, deadline).instrument(child("submit")).await;
+        return shared.submit(command, deadline, || child_of(span, "submit")).await;
     };
     let timeout = deadline.saturating_duration_since(Instant::now());
-    let span = child("forward");
-    let call = Rpc::Submit { command: Box::new(command), span: RemoteSpan::of(&span) };
+    let call = Rpc::Submit { command: Box::new(command), span: RemoteSpan::of(span) };
     shared.totals.lock().forwarded += 1;
     let response = tokio::select! {
         response = shared.peers.call(Channel::Forward, node, &address, call, timeout) => response,

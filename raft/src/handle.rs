@@ -13,6 +13,7 @@ use storage::Command;
 use storage::model::id::{TenantId, Timestamp};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::Span;
 
 use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::fault::Fault;
@@ -142,7 +143,8 @@ impl Handle {
     /// # Errors
     /// See [`SubmitError`]; `NoLeader` when another node leads.
     pub async fn submit_here(&self, command: Command, deadline: Instant) -> SubmitResult {
-        self.shared().ok_or(SubmitError::Quarantined)?.submit(command, deadline).await
+        let shared = self.shared().ok_or(SubmitError::Quarantined)?;
+        shared.submit(command, deadline, Span::none).await
     }
 
     /// Takes the resident memory of the process and its limit, in bytes. Above the limit, a leader

@@ -22,7 +22,7 @@ use storage::codec;
 use storage::model::cluster::GROUP;
 use tokio::time::timeout_at;
 use tokio_util::io::{StreamReader, SyncIoBridge};
-use tracing::{Instrument, Span};
+use tracing::Span;
 
 use crate::integrity::{hash_status, quarantine_if_diverged};
 use crate::leader::watch::{is_gone, leads};
@@ -230,8 +230,8 @@ impl Server {
             }
             Rpc::ReadIndex => Ok(RpcResponse::ReadIndex(self.shared.read_index().await)),
             Rpc::Submit { command, span } => {
-                let span = span.map_or_else(Span::none, |it| it.submission(local.node));
-                let submitted = self.shared.submit(*command, deadline).instrument(span).await;
+                let span = || span.map_or_else(Span::none, |it| it.submission(local.node));
+                let submitted = self.shared.submit(*command, deadline, span).await;
                 let is_shared = self.shared.used.node.is_shared(tokio::time::Instant::now());
                 Ok(RpcResponse::Submitted(submitted, is_shared))
             }

@@ -17,6 +17,7 @@ use storage::model::tenant::Limit;
 use storage::{Command, Log, Priority};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
+use tracing::Span;
 
 use crate::error::{SubmitError, SubmitResult};
 use crate::grants::{Grant, GrantRequest};
@@ -240,8 +241,14 @@ impl Shared {
         }
     }
 
-    /// Queues `command` for this node's executor, and waits for the outcome.
-    pub(crate) async fn submit(&self, command: Command, deadline: Instant) -> SubmitResult {
+    /// Queues `command` for this node's executor, and waits for the outcome. `span` begins when it is
+    /// queued.
+    pub(crate) async fn submit(
+        &self,
+        command: Command,
+        deadline: Instant,
+        span: impl FnOnce() -> Span,
+    ) -> SubmitResult {
         // Without a quorum for a lease, a command might stay uncommitted without limit.
         if self.leader_staleness().is_none_or(|age| age > self.timers.lease) {
             return Err(SubmitError::NoLeader);
@@ -263,7 +270,7 @@ impl Shared {
         if let (Priority::Client, Some(tenant)) = (class.priority(), command.tenant()) {
             self.used.node.record(tenant, Instant::now());
         }
-        let (queued, outcome) = QueuedCommand::new(command);
+        let (queued, outcome) = QueuedCommand::new(command, span());
         let claim = queued.claim.clone();
         if !self.leading.push(queued) {
             self.totals.lock().busy += 1;

@@ -69,7 +69,7 @@ def collect():
             for part in ExportTraceServiceRequest.FromString(body).resource_spans:
                 resource = attributes(part.resource)
                 for span in (span for scope in part.scope_spans for span in scope.spans):
-                    ids = {"trace": span.trace_id.hex(), "id": span.span_id.hex(), "parent": span.parent_span_id.hex()}
+                    ids = {"trace": span.trace_id.hex(), "id": span.span_id.hex(), "parent": span.parent_span_id.hex(), "state": span.trace_state}
                     micros = (span.end_time_unix_nano - span.start_time_unix_nano) // 1000
                     facts = {"name": span.name, "micros": micros, "kind": span.kind, "status": span.status.code}
                     print(json.dumps(ids | facts | {"attributes": attributes(span), "resource": resource}), file=sys.stderr, flush=True)

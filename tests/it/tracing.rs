@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use tests::Process;
 
 use super::*;
@@ -170,27 +171,59 @@ async fn requests_are_traced_as_configured() {
 }
 
 #[tokio::test]
+async fn clients_begin_few_traces_without_texts() {
+    let collector = Collector::start();
+    let url = collector.url().await;
+    let cluster = options().env("HEARTH__TRACING__URL", &url).start();
+    let requests = (0..300).map(|_| async {
+        let request = cluster.bare_request(Method::from_bytes(b"SECRET").unwrap(), "/api/v1/org");
+        let request = request.header("traceparent", &traceparent(true));
+        request.header("tracestate", "vendor=secret").send().await.status
+    });
+    let started = Instant::now();
+    join_all(requests).await;
+    let seconds = started.elapsed().as_secs() as usize + 2;
+    let spans = collector.trace_of(1, 0).await;
+    assert!(spans.len() <= 50 * seconds, "{} spans in {seconds} s", spans.len());
+    for span in &spans {
+        assert!(!span.to_string().to_lowercase().contains("secret"), "{span}");
+        assert_eq!((&span["parent"], &span["state"]), (&json!(CLIENT_SPAN), &json!("")));
+    }
+    let skipped = cluster.metric("hearth_traces_skipped_total").await;
+    assert!(skipped >= 300.0 - 50.0 * seconds as f64, "{skipped} in {seconds} s");
+}
+
+#[tokio::test]
 async fn silent_collector_delays_no_request() {
     // It accepts connections, and responds to nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let cluster = options().start();
     cluster.kill();
-    let mut process = cluster.serve_with(&[("HEARTH__TRACING__URL", &url)]);
+    let all = ("HEARTH__TRACING__ONE_OF", "1");
+    let mut process = cluster.serve_with(&[("HEARTH__TRACING__URL", &url), all]);
     cluster.ready().await;
-    let took = async |is_sampled: bool| {
-        let request = cluster.request(Method::GET, "/agent/nodes?search=fox");
+    let took = async |is_traced: bool, is_write: bool| {
         let started = Instant::now();
-        request.header("traceparent", &traceparent(is_sampled)).send().await.ok();
+        let label = format!("a note at {started:?}");
+        let request = match is_write {
+            true => cluster.request(Method::POST, "/agent/nodes").json(&labelled(label)),
+            false => cluster.request(Method::GET, "/agent/nodes?search=fox"),
+        };
+        let request = match is_traced {
+            true => request,
+            false => request.header("traceparent", &traceparent(false)),
+        };
+        request.send().await.ok();
         started.elapsed()
     };
     let mut times = [Vec::new(), Vec::new()];
     // More spans than the queue holds.
     let spans = 6_000.0;
     while cluster.metric("hearth_spans_total").await < spans {
-        for _ in 0..500 {
-            times[0].push(took(false).await);
-            times[1].push(took(true).await);
+        for number in 0..400 {
+            times[0].push(took(false, number % 2 == 0).await);
+            times[1].push(took(true, number % 2 == 0).await);
         }
     }
     let [untraced, traced] = times.map(|mut times| {

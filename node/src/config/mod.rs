@@ -120,7 +120,7 @@ impl Config {
             ),
             (
                 tracing.url.is_empty() || is_of_collector(&tracing.url),
-                "tracing.url must be http://HOST:PORT or https://HOST:PORT. Credentials are headers, in \
+                "tracing.url must be http://HOST:PORT or https://HOST:PORT; the node adds /v1/traces. Credentials are headers, in \
                  the variable OTEL_EXPORTER_OTLP_HEADERS",
             ),
             (
@@ -147,6 +147,8 @@ fn is_of_collector(text: &str) -> bool {
         ["http", "https"].contains(&url.scheme())
             && (url.username(), url.password()) == ("", None)
             && (url.query(), url.fragment()) == (None, None)
+            // It is added.
+            && !url.path().ends_with("/v1/traces")
     })
 }
 

@@ -346,6 +346,7 @@ mod tests {
     use storage::Reply;
     use storage::command::{BulkFilter, DeleteMemories};
     use storage::model::id::{KeyId, MemoryId, TenantId};
+    use tracing::Span;
 
     #[test]
     fn batches_are_small_while_several_tenants_use_it() {
@@ -366,12 +367,13 @@ mod tests {
         };
         let batch = |commands: Vec<Command>| -> Decisions {
             let accepted = Accepted { reply: Reply::Done(()), notifications: Vec::new() };
-            let decided = |command| (QueuedCommand::new(command).0, Ok(accepted.clone()));
+            let decided =
+                |command| (QueuedCommand::new(command, Span::none()).0, Ok(accepted.clone()));
             commands.into_iter().map(decided).collect()
         };
         let (small, large) = (delete(1, 10), delete(1, 2_000));
         let fits = |next: &Command, room, decided: &Decisions| {
-            fits(&QueuedCommand::new(next.clone()).0, room, decided)
+            fits(&QueuedCommand::new(next.clone(), Span::none()).0, room, decided)
         };
         assert!(fits(&large, 1 << 20, &batch(Vec::new())));
         assert!(fits(&large, 1 << 20, &batch(vec![small.clone(), large.clone()])));

@@ -9,6 +9,7 @@ use storage::Command;
 use storage::command::AdvanceClock;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::time::Instant;
+use tracing::Span;
 
 use crate::grants::{Grant, GrantRequest};
 use crate::leader::queue::{Queue, QueuedCommand};
@@ -66,7 +67,7 @@ impl Leading {
 
     /// Queues a command that only advances the cluster clock. Its outcome has no receiver.
     pub(crate) fn push_stamp(&self) {
-        let (stamp, _) = QueuedCommand::new(Command::of_cluster(AdvanceClock));
+        let (stamp, _) = QueuedCommand::new(Command::of_cluster(AdvanceClock), Span::none());
         // A full queue needs no stamp command: its own commands carry one.
         self.queue.lock().push(stamp);
     }

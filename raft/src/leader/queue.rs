@@ -51,11 +51,11 @@ pub(crate) struct QueuedCommand {
 }
 
 impl QueuedCommand {
-    /// A queued command, and the receiver of its outcome.
-    pub(crate) fn new(command: Command) -> (Self, oneshot::Receiver<SubmitResult>) {
+    /// A queued command, and the receiver of its outcome. The span ends with the outcome.
+    pub(crate) fn new(command: Command, span: Span) -> (Self, oneshot::Receiver<SubmitResult>) {
         let (outcome, receiver) = oneshot::channel();
         let bytes = command.size_bytes();
-        (Self { command, bytes, claim: Claim::default(), span: Span::current(), outcome }, receiver)
+        (Self { command, bytes, claim: Claim::default(), span, outcome }, receiver)
     }
 
     pub(crate) fn send(self, result: SubmitResult) {
@@ -237,11 +237,12 @@ mod tests {
     fn client(tenant: u32, key: u8) -> QueuedCommand {
         let deletion = DeleteMemory(MemoryId([0; 16]));
         let actor = Some(KeyId([key; 8]));
-        QueuedCommand::new(Command { actor, ..Command::of_tenant(TenantId(tenant), deletion) }).0
+        let command = Command { actor, ..Command::of_tenant(TenantId(tenant), deletion) };
+        QueuedCommand::new(command, Span::none()).0
     }
 
     fn background() -> QueuedCommand {
-        QueuedCommand::new(Command::of_cluster(AdvanceClock)).0
+        QueuedCommand::new(Command::of_cluster(AdvanceClock), Span::none()).0
     }
 
     /// Adds commands of two keys of a tenant.

@@ -11,6 +11,7 @@ use openraft::errors::{ClientWriteError, RaftError};
 use storage::command::{AddMember, AdvanceClock, ClusterAction, RemoveMember};
 use storage::{ClusterRule, Command, ReplyValue};
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::Span;
 
 use crate::error::SubmitError;
 use crate::membership::maintenance::{CONTACT_AGE_MAX, Followers};
@@ -333,7 +334,7 @@ impl Operations<'_> {
     where
         C: ClusterRule + Into<ClusterAction>,
     {
-        match self.shared.submit(Command::of_cluster(command), self.deadline).await {
+        match self.shared.submit(Command::of_cluster(command), self.deadline, Span::none).await {
             Ok(outcome) => match outcome.accepted {
                 Ok(accepted) => match C::Reply::from_reply(accepted.reply) {
                     Some(reply) => Ok((outcome.index, reply)),
