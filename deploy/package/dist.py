@@ -53,7 +53,8 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--fast", action="store_true", help="compress less")
     arguments = parser.parse_args()
-    os.environ.setdefault("SOURCE_DATE_EPOCH", run(["git", "-C", ROOT, "log", "-1", "--format=%ct"]).strip())
+    if "SOURCE_DATE_EPOCH" not in os.environ:
+        os.environ["SOURCE_DATE_EPOCH"] = run(["git", "-C", ROOT, "log", "-1", "--format=%ct"]).strip()
     # Packages have the modes of files.
     os.umask(0o022)
     binary, folder = arguments.binary.absolute(), arguments.folder.absolute()
@@ -100,12 +101,18 @@ def make_tree(binary, tree):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(run([hearth, "shell", "completions", shell]))
     documents = tree / "share/doc/hearth"
-    for path in [ROOT / "LICENSE", ROOT / "CHANGELOG.md", ROOT / "deploy/hearth.toml", ROOT / "deploy/alerts.yml"]:
+    for path in [ROOT / "LICENSE", ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"]:
         install(path, documents / path.name)
+    for name in ["hearth.toml", "alerts.yml", "compose.yaml"]:
+        install(ROOT / "deploy" / name, documents / name)
+    for name in ["grafana", "helm", "kubernetes"]:
+        shutil.copytree(ROOT / "deploy" / name, documents / name, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    for name in ["decisions", "images"]:
+        shutil.copytree(ROOT / "docs" / name, documents / name)
     for path in sorted((ROOT / "docs").glob("*.md")):
-        install(path, documents / path.name)
-    for path in sorted((ROOT / "deploy/grafana").glob("*.json")):
-        install(path, documents / "grafana" / path.name)
+        # These files stand beside the pages here.
+        text = path.read_text().replace("](../deploy/", "](").replace("](../SECURITY.md", "](SECURITY.md")
+        (documents / path.name).write_text(text.replace("](../CHANGELOG.md", "](CHANGELOG.md"))
     install(PACKAGE / "hearth.service", documents / "hearth.service")
     for name in ["LICENSE", "ThirdPartyNotices.txt"]:
         install(CACHE / "onnxruntime" / name, documents / "onnxruntime" / name)
@@ -262,6 +269,17 @@ def make_sbom(parts, folder):
     bom["metadata"]["component"]["name"] = "hearth"
     hashes = lambda path: [{"alg": "SHA-256", "content": sha256(path)}]
     runtime = RUNTIME.removeprefix("libonnxruntime.so.")
+    # What the bundle of the dashboard contains.
+    bundled = re.findall(r"^## (\S+) - (\S+) \((\S+)\)$", (ROOT / "api/ui/dist/licences.md").read_text(), re.MULTILINE)
+    for name, version, licence in bundled:
+        purl = f"pkg:npm/{name}@{version}"
+        licences = [{"license": {"id": licence}}]
+        bom["components"].append({"type": "library", "name": name, "version": version, "licenses": licences, "purl": purl})
+    # What the linker takes of Debian: the library of C++ and the allocator.
+    shown = ["dpkg-query", "--show", "--showformat=${Package} ${Version}\\n", "libstdc++-*-dev", "libjemalloc-dev"]
+    for name, version in (line.split() for line in run(shown).splitlines() if " " in line.strip()):
+        purl = f"pkg:deb/debian/{name}@{version}"
+        bom["components"].append({"type": "library", "name": name, "version": version, "purl": purl})
     bom["components"] += [
         {
             "type": "library",
