@@ -146,7 +146,9 @@ def debian(cache, dist, work):
             for number in names:
                 machines.append(Machine(network, work, cache / "debian.tar", number, names))
                 machines[-1].copy_to(package, "/root")
-            first_week([machine.booted() for machine in machines], package, work)
+            machines = [machine.booted() for machine in machines]
+            first_week(machines, package, work)
+            three_hosts(machines, package)
         finally:
             for machine in machines:
                 machine.end()
@@ -208,6 +210,34 @@ def first_week(machines, package, work):
     assert "stay" in said and two.run("ls /var/lib/hearth /etc/hearth/node.key"), said
     assert two.try_run("pgrep hearth").returncode != 0, "its process has ended"
     one.run("hearth add 'Two nodes are left.'")
+
+
+def three_hosts(machines, package):
+    """The section of three hosts in docs/installation.md, word by word, on machines without a trace of Hearth."""
+    for machine in machines:
+        machine.run("apt-get purge --yes hearth; rm -rf /etc/hearth /var/lib/hearth /root/.config")
+        machine.run(f"apt-get install --yes --no-install-recommends ./{package.name}")
+    one = machines[0]
+    for number, machine in enumerate(machines, 1):
+        one.run(documented(f"hearth certs --folder certs --node {number} --host node-{number} --host localhost"))
+        machine.copy_to(one.root / f"root/certs/node-{number}", "/etc/hearth")
+        machine.run(documented("chown root:hearth /etc/hearth/*.pem /etc/hearth/*.key"))
+        machine.run(documented("chmod 640 /etc/hearth/*.pem /etc/hearth/*.key"))
+        machine.run(documented("rm -r /etc/hearth/authority"))
+        assert f"    {MEMBERS}\n" in MANUAL
+        machine.run(f"sed -i -e 's/^id = 1$/id = {number}/' -e 's/^members = .*/{MEMBERS}/' /etc/hearth/hearth.toml")
+        machine.run(documented("runuser -u hearth -- hearth serve --config /etc/hearth/hearth.toml --check"))
+    for machine in machines:
+        machine.run(documented("systemctl enable --now hearth"))
+    voters = lambda text: text.count(" voter ") == 2 and " leader " in text
+    one.eventually("all three vote", documented(STATUS), voters)
+    one.run(documented("hearth login --url https://localhost:4280 --ca /etc/hearth/ca.pem --key-file /var/lib/hearth/admin.key"))
+    one.run("hearth add 'Three hosts by one page.'")
+    # The certificate of a node is renewed while it runs.
+    one.run("hearth certs --folder certs --node 1 --renew && cp certs/node-1/* /etc/hearth")
+    one.run("systemctl reload hearth")
+    one.eventually("it uses the new one", "journalctl --no-pager --unit hearth", lambda text: "certificates and operator key reloaded" in text)
+    one.run("hearth add 'Written with a new certificate.'")
 
 
 STATUS = "hearth cluster --config /etc/hearth/hearth.toml status"
