@@ -57,7 +57,7 @@ const fn number(digits: &str) -> u16 {
 }
 
 impl fmt::Display for Release {
-    /// The version, as in `0.2.0`.
+    /// The version, as in `0.9.0`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (major, minor, patch) = self.version;
         write!(out, "{major}.{minor}.{patch}")
