@@ -3,9 +3,11 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use reqwest::Client;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -13,7 +15,7 @@ use crate::config::{Config, Operator};
 use crate::credentials::{Credentials, read_operator_key};
 use crate::disk::Disk;
 use crate::embed::Embedders;
-use crate::error::{cannot, text};
+use crate::error::{cannot, causes, text};
 use crate::identity;
 use crate::join::configured_id;
 use crate::tls;
@@ -36,8 +38,10 @@ pub(crate) async fn check(config: &Config) -> Vec<(&'static str, CheckResult)> {
         ("peer certificate", peer_certificate(config)),
         ("peer address", own_address(config)),
         ("operator key", operator_key(config)),
+        ("files of keys", key_files(config)),
         ("data folder", data_folder(config)),
         ("cluster key", cluster_key(config)),
+        ("place of backups", place_of_backups(config)),
         ("model", Embedders::start(&config.embedder).map(|embedders| embedders.model().name)),
     ];
     let Config { public, operator, peer, .. } = config;
@@ -46,8 +50,9 @@ pub(crate) async fn check(config: &Config) -> Vec<(&'static str, CheckResult)> {
     }
     results.push(("operator listener", operator_listener(operator)));
     let mut slowest = Duration::ZERO;
+    let peers = peer_client(config);
     for address in config.cluster.members.values() {
-        let (result, took) = member(address).await;
+        let (result, took) = member(address, peers.as_ref()).await;
         results.push(("member", result));
         slowest = slowest.max(took);
     }
@@ -66,7 +71,10 @@ fn timers(config: &Config, round_trip: Duration) -> CheckResult {
     // The time that openraft gives a call for a vote.
     let vote = Duration::from_millis(config.raft.election_min_ms) * 3 / 4;
     let took = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
-    let found = format!("a round trip takes {}, a sync {}", took(round_trip), took(sync));
+    let found = match round_trip {
+        Duration::ZERO => format!("a sync takes {}; no round trip was measured", took(sync)),
+        _ => format!("a round trip takes {}, a sync {}", took(round_trip), took(sync)),
+    };
     let mend = |key: &str, least: Duration| {
         Err(format!("{found}: set raft.{key} to {} or more, on all nodes", least.as_millis()))
     };
@@ -138,7 +146,9 @@ fn own_address(config: &Config) -> CheckResult {
     let address = config.peer.advertised_address();
     match config.cluster.members.get(&config.node.id) {
         Some(listed) if *listed != address => Err(format!(
-            "{address} is not {listed}, which cluster.members has for this node: set peer.address"
+            "{address} is not {listed}, which cluster.members has for node {}: correct node.id, or set \
+             peer.address",
+            config.node.id
         )),
         _ => Ok(address),
     }
@@ -163,6 +173,37 @@ fn operator_key(config: &Config) -> CheckResult {
             Ok(format!("{}", file.display()))
         }
         None => Ok("none: `hearth cluster` is refused".into()),
+    }
+}
+
+/// Either of some of these files is enough to own the cluster.
+fn key_files(config: &Config) -> CheckResult {
+    let Config { public, peer, operator, webhooks, .. } = config;
+    let optional = [&operator.key_file, &webhooks.key].into_iter().flatten();
+    for file in [&public.key, &peer.key].into_iter().chain(optional) {
+        // One that is missing has a line of its own.
+        let is_open = |metadata: std::fs::Metadata| metadata.mode() & 0o004 != 0;
+        if file.metadata().is_ok_and(is_open) {
+            let file = file.display();
+            return Err(format!("{file} is readable for every user: chmod 640 {file}"));
+        }
+    }
+    Ok("not readable for every user".into())
+}
+
+/// A bucket is not contacted.
+fn place_of_backups(config: &Config) -> CheckResult {
+    let url = config.backup.url.as_deref().unwrap_or_default();
+    match url {
+        "" => Ok("none: a lost majority is lost for good".into()),
+        url if url.contains("://") => Ok(url.into()),
+        folder => match tempfile::tempfile_in(folder) {
+            Ok(_) => Ok(folder.into()),
+            Err(error) => Err(format!(
+                "cannot write to {folder}: {error}. It must exist, belong to the user of the node, \
+                 and be in ReadWritePaths of its unit"
+            )),
+        },
     }
 }
 
@@ -217,8 +258,16 @@ fn operator_listener(operator: &Operator) -> CheckResult {
     }
 }
 
-/// Connects to a member. Returns also the time that it took; zero if it accepted no connection.
-async fn member(address: &str) -> (CheckResult, Duration) {
+/// A client with the certificate of this node; `None` if that is not usable, which another line says.
+fn peer_client(config: &Config) -> Option<Client> {
+    let tls = tls::peer_client(&config.peer).ok()?;
+    let client = Client::builder().tls_backend_preconfigured(tls).no_proxy();
+    client.timeout(CONNECT_TIMEOUT).build().ok()
+}
+
+/// Connects to a member, and shows it the certificate. Returns also the time of the connection; zero if it
+/// accepted none.
+async fn member(address: &str, peers: Option<&Client>) -> (CheckResult, Duration) {
     let found: Vec<_> = match tokio::net::lookup_host(address).await {
         Ok(found) => found.collect(),
         Err(error) => return (Err(format!("cannot resolve {address}: {error}")), Duration::ZERO),
@@ -227,10 +276,16 @@ async fn member(address: &str) -> (CheckResult, Duration) {
         return (Err(format!("{address} has no address")), Duration::ZERO);
     }
     let started = Instant::now();
-    match timeout(CONNECT_TIMEOUT, TcpStream::connect(&found[..])).await {
-        Ok(Ok(_)) => (Ok(format!("{address} accepts connections")), started.elapsed()),
-        Ok(Err(_)) | Err(_) => (Ok(format!("{address} accepts no connection now")), Duration::ZERO),
-    }
+    let Ok(Ok(_)) = timeout(CONNECT_TIMEOUT, TcpStream::connect(&found[..])).await else {
+        return (Ok(format!("{address} accepts no connection now")), Duration::ZERO);
+    };
+    let took = started.elapsed();
+    let Some(peers) = peers else { return (Ok(format!("{address} accepts connections")), took) };
+    let result = match peers.get(format!("https://{address}/")).send().await {
+        Ok(_) => Ok(format!("{address} accepts connections and the certificate")),
+        Err(error) => Err(format!("{address}: {}", causes(&error))),
+    };
+    (result, took)
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 //! changes nothing. Certificates that change are used without a restart or a signal.
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
@@ -71,6 +73,7 @@ async fn check_names_what_is_wrong() {
         ("HEARTH__OPERATOR__KEY_FILE", "/no/such/key", "[-] operator key: cannot use /no/such/key"),
         ("HEARTH__OPERATOR__LISTEN", "0.0.0.0", "HEARTH__OPERATOR__LISTEN"),
         ("HEARTH__CLUSTER__MEMBERS", "1=127.0.0.1:1", "[-] peer address: 127.0.0.1"),
+        ("HEARTH__BACKUP__URL", "/no/such/place", "[-] place of backups: cannot write to /no/such"),
     ] {
         let no_model = ("HEARTH__EMBEDDER__MODEL", "/no/such/folder");
         let (succeeded, text) = check(&cluster, &[(name, value), no_model]).await;
@@ -80,6 +83,28 @@ async fn check_names_what_is_wrong() {
         let (succeeded, text) = check(&cluster, &[(name, "1")]).await;
         assert!(!succeeded && text.contains("write HEARTH__NODE__ID"), "{text}");
     }
+    // The certificates of another cluster: the members reject them.
+    let other = cluster.folder().join("other");
+    let other = other.to_str().unwrap();
+    let certs = ["certs", "--folder", other, "--node", "1", "--host", "127.0.0.1"];
+    assert!(cluster.run(&certs).await.0);
+    let files = ["node-1/ca.pem", "node-1/node.pem", "node-1/node.key"];
+    let [authority, certificate, key] = files.map(|file| format!("{other}/{file}"));
+    let (succeeded, text) = check(
+        &cluster,
+        &[
+            ("HEARTH__PEER__AUTHORITY", &authority),
+            ("HEARTH__PEER__CERTIFICATE", &certificate),
+            ("HEARTH__PEER__KEY", &key),
+        ],
+    )
+    .await;
+    assert!(!succeeded && text.contains("and this node trusts CN=Hearth cluster CA"), "{text}");
+    let key = cluster.data().join("node.key");
+    std::fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
+    let (succeeded, text) = check(&cluster, &[]).await;
+    assert!(!succeeded && text.contains("node.key is readable for every user: chmod"), "{text}");
+    std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
     renew(&cluster, None, "9").await;
     let (succeeded, text) = check(&cluster, &[]).await;
     assert!(!succeeded && text.contains("expires in 8 days: renew it"), "{text}");
@@ -112,7 +137,7 @@ async fn node_that_others_would_reject_ends() {
     cluster.kill();
     let elsewhere = ("HEARTH__PEER__ADDRESS", "elsewhere.example:4282");
     let log = cluster.failed_start(&[elsewhere]).await;
-    assert!(log.contains("which cluster.members has for this node: set peer.address"), "{log}");
+    assert!(log.contains("which cluster.members has for node 1: correct node.id, or set"), "{log}");
     renew(&cluster, Some("elsewhere.example"), "30").await;
     let log = cluster.failed_start(&[]).await;
     let reason = "another node would reject it at 127.0.0.1: ";
