@@ -145,8 +145,8 @@ async fn process_task(id: u64, mut child: Child, killed: oneshot::Receiver<()>) 
     };
     match status {
         Ok(status) if status.success() => {}
-        Ok(status) => eprintln!("hearth dev: node {id} ended ({status}) and stays down"),
-        Err(error) => eprintln!("hearth dev: cannot wait for node {id}: {error}"),
+        Ok(status) => eprintln!("hearth: node {id} ended ({status}) and stays down"),
+        Err(error) => eprintln!("hearth: cannot wait for node {id}: {error}"),
     }
 }
 

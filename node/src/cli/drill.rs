@@ -100,8 +100,9 @@ async fn serve(config: &Config, file: &std::path::Path, data: PathBuf) -> Result
         ("HEARTH__OPERATOR__LISTEN", listen(operator)),
         ("HEARTH__PEER__LISTEN", listen(peer)),
         ("HEARTH__BACKUP__URL", String::new()),
-        // It is alone, at another address.
+        // It is alone. Its certificate names the host of the configured node.
         ("HEARTH__CLUSTER__MEMBERS", String::new()),
+        ("HEARTH__PEER__ADDRESS", config.peer.advertised_address()),
     ];
     let mut node = Node::new(configured_id(config)?, data, ports, config.public.plain_http);
     node.start_on(file, &[], &environment)?;
