@@ -38,7 +38,10 @@ pub(crate) async fn bootstrap_cluster(
     }
     let first = members.keys().next().copied();
     if let Some(first) = first.filter(|first| *first != config.node.id) {
-        tracing::info!(node = first, "this member has the lowest id: it creates the cluster");
+        tracing::info!(
+            node = first,
+            "the member with the lowest id creates the cluster, unless there is one"
+        );
         return Ok(());
     }
     let bootstrap = Bootstrap {

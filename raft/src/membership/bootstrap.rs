@@ -95,7 +95,7 @@ async fn identify(
     deadline: Instant,
 ) -> Result<Identified, StartError> {
     let failed = |error| Err(StartError::Raft(error));
-    let mut is_logged = false;
+    let mut reason = String::new();
     loop {
         let error = match peers.identify(Channel::Forward, address, IDENTIFY_TIMEOUT).await {
             Ok(found) if found.from.node == node => return Ok(found),
@@ -108,8 +108,10 @@ async fn identify(
         if Instant::now() >= deadline {
             return failed(format!("node {node} at {address}: {error}"));
         }
-        if !std::mem::replace(&mut is_logged, true) {
-            tracing::info!(node, address, "waiting for an initial member");
+        let error = error.to_string();
+        if reason != error {
+            tracing::info!(node, address, error, "waiting for an initial member");
+            reason = error;
         }
         tokio::time::sleep(IDENTIFY_PAUSE).await;
     }
