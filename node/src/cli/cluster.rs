@@ -89,7 +89,10 @@ impl Cluster {
         match self.command {
             ClusterCommand::Status => operator.show_status().await?,
             ClusterCommand::Add { id, address } => operator.add(id, &address).await?,
-            ClusterCommand::Remove { id } => operator.remove(id).await?,
+            ClusterCommand::Remove { id } => {
+                operator.remove(id).await?;
+                println!("Stop it, and delete its data folder.");
+            }
             ClusterCommand::Replace { old, new_id, address } => {
                 operator.replace(old, new_id, address).await?;
             }
@@ -155,7 +158,7 @@ impl OperatorClient {
     async fn remove(&self, id: u64) -> Result<(), Failure> {
         let path = format!("/cluster/members/{id}");
         self.request(Method::DELETE, &path, None).await?;
-        println!("Node {id} is removed. Stop it, and delete its data folder.");
+        println!("Node {id} is removed.");
         Ok(())
     }
 

@@ -30,10 +30,14 @@ pub(super) struct OperatorAccess {
     /// the configuration names the file
     #[arg(long, global = true)]
     key_file: Option<PathBuf>,
-    /// Configuration file of a node on this machine
+    /// Configuration file of a node on this machine. /etc/hearth/hearth.toml, if it exists and neither --ops
+    /// nor --key-file is given
     #[arg(long, global = true)]
     config: Option<PathBuf>,
 }
+
+/// The configuration of a node that was installed on this machine.
+const INSTALLED: &str = "/etc/hearth/hearth.toml";
 
 impl OperatorAccess {
     /// The client. `environment` overrides keys of the configuration.
@@ -41,7 +45,10 @@ impl OperatorAccess {
         self,
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<OperatorClient, String> {
-        let config = self.config.as_deref().map(|path| Config::load(path, environment));
+        let names_another = self.ops.is_some() || self.key_file.is_some();
+        let installed = || Some(PathBuf::from(INSTALLED)).filter(|_| !names_another);
+        let path = self.config.or_else(|| installed().filter(|path| path.exists()));
+        let config = path.as_deref().map(|path| Config::load(path, environment));
         let config = config.transpose()?.map(|config| config.operator);
         let listen = config.as_ref().map(|config| format!("http://{}", config.listen));
         let configured = config.and_then(|config| config.key_file);

@@ -259,7 +259,9 @@ impl Attempt {
     fn of_error(url: &str, error: &reqwest::Error) -> Self {
         let causes = causes(error);
         let is_untrusted = causes.contains("certificate");
-        let reason = if is_untrusted {
+        let reason = if causes.contains("not valid for name") {
+            "its certificate does not name this host: use a name that it has (`hearth certs --host`)"
+        } else if is_untrusted {
             "its certificate is not trusted: name the cluster's authority with --ca or HEARTH_CA"
         } else if error.is_connect() {
             "no connection: is this the public listener of a node?"
