@@ -157,7 +157,7 @@ def debian(cache, dist, work):
 def first_week(machines, package, work):
     one, two, three = machines
     for machine in machines:
-        machine.run(f"apt-get install --yes --no-install-recommends ./{package.name}")
+        machine.run(f"apt-get install --yes ./{package.name}")
         assert machine.try_run("systemctl is-active hearth").returncode != 0, "the operator starts it"
     # One machine, as the package is.
     one.run(documented("systemctl enable --now hearth"))
@@ -200,7 +200,7 @@ def first_week(machines, package, work):
     upgraded = next_version(package, work)
     for machine in machines:
         machine.copy_to(upgraded, "/root")
-        machine.run(f"apt-get install --yes --no-install-recommends ./{upgraded.name}")
+        machine.run(f"apt-get install --yes ./{upgraded.name}")
         machine.eventually("it is ready again", "hearth health --config /etc/hearth/hearth.toml && echo it is ready", lambda text: "it is ready" in text)
         three.run("hearth add 'Written during the upgrade.'")
     assert one.run("dpkg-query --show --showformat='${Version}' hearth").endswith("+next")
@@ -216,7 +216,7 @@ def three_hosts(machines, package):
     """The section of three hosts in docs/installation.md, word by word, on machines without a trace of Hearth."""
     for machine in machines:
         machine.run("apt-get purge --yes hearth; rm -rf /etc/hearth /var/lib/hearth /root/.config")
-        machine.run(f"apt-get install --yes --no-install-recommends ./{package.name}")
+        machine.run(f"apt-get install --yes ./{package.name}")
     one = machines[0]
     for number, machine in enumerate(machines, 1):
         one.run(documented(f"hearth certs --folder certs --node {number} --host node-{number} --host localhost"))
@@ -238,6 +238,10 @@ def three_hosts(machines, package):
     one.run("systemctl reload hearth")
     one.eventually("it uses the new one", "journalctl --no-pager --unit hearth", lambda text: "certificates and operator key reloaded" in text)
     one.run("hearth add 'Written with a new certificate.'")
+    # The place is a folder that the node may write to.
+    one.run("hearth backup create /var/lib/hearth/place --config /etc/hearth/hearth.toml")
+    drill = "runuser -u hearth -- hearth backup drill /var/lib/hearth/place --config /etc/hearth/hearth.toml"
+    assert "A node was ready on it" in one.run(drill)
 
 
 STATUS = "hearth cluster --config /etc/hearth/hearth.toml status"
