@@ -213,6 +213,8 @@ class PodNodes:
         container["env"] = [
             {"name": "HEARTH__PEER__ADDRESS", "value": f"hearth-{at}:4282"},
             {"name": "HEARTH__CLUSTER__MEMBERS", "value": members},
+            # No service of Kubernetes is to take notice of it.
+            {"name": "HEARTH__PUBLIC__DRAIN_SECONDS", "value": "1"},
         ]
         spec["volumes"] = [
             {"name": "config", "hostPath": {"path": str(self.files), "type": "Directory"}},
