@@ -44,7 +44,8 @@ impl Spans {
 
     /// The span of a request; a disabled one if it is not traced.
     pub(crate) fn start(&self, id: &str, headers: &HeaderMap, method: &str, route: &str) -> Span {
-        let Some(sample) = &self.sample else { return Span::none() };
+        let sample = self.sample.as_ref().filter(|_| !PROBES.contains(&route));
+        let Some(sample) = sample else { return Span::none() };
         let propagator = TraceContextPropagator::new();
         let sent = propagator.extract_with_context(&Context::new(), &HeaderExtractor(headers));
         let sender = sent.span().span_context().clone();
@@ -52,7 +53,7 @@ impl Spans {
             true => sender.is_sampled() && self.continues_one_more(),
             false => sample.next_is_selected(),
         };
-        if PROBES.contains(&route) || !is_selected {
+        if !is_selected {
             return Span::none();
         }
         let span = info_span!(

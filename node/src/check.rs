@@ -195,7 +195,7 @@ fn key_files(config: &Config) -> CheckResult {
 fn place_of_backups(config: &Config) -> CheckResult {
     let url = config.backup.url.as_deref().unwrap_or_default();
     match url {
-        "" => Ok("none: a lost majority is lost for good".into()),
+        "" => Ok("none".into()),
         url if url.contains("://") => Ok(url.into()),
         folder => match tempfile::tempfile_in(folder) {
             Ok(_) => Ok(folder.into()),
