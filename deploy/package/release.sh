@@ -24,22 +24,27 @@ if [ -n "$(git status --porcelain)" ]; then
     echo 'release: the working tree has changes: commit them first' >&2
     exit 1
 fi
+# A copy of the commit in one fixed folder: cargo makes names of symbols from it, so any other folder gives
+# another binary. The files are new (tar -m): cargo compares their times with those of its last build.
+work=/tmp/hearth-release
+mkdir "$work"
+trap 'rm -rf "$work"' EXIT
+git archive HEAD | tar -C "$work" -xm
 # In a folder of its own: flags are part of what cargo compiles anew for.
 export CARGO_TARGET_DIR=$cache/target-release HEARTH_COMMIT=$(git rev-parse --short=12 HEAD)
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
-export RUSTFLAGS="--remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$root=/hearth --remap-path-prefix=$CARGO_TARGET_DIR=/target"
+export RUSTFLAGS="--remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$work=/hearth --remap-path-prefix=$CARGO_TARGET_DIR=/target"
+cd "$work"
 PATH=$tools/bin:$PATH cargo auditable build --release --locked -p node --bin hearth
+# It writes beside each manifest.
+PATH=$tools/bin:$PATH cargo cyclonedx --quiet --manifest-path node/Cargo.toml --format json \
+    --spec-version 1.5 --no-build-deps --override-filename parts
+cd "$root"
 binary=$CARGO_TARGET_DIR/hearth
 strip -o "$binary" "$CARGO_TARGET_DIR/release/hearth"
 
 rm -rf "$dist"
 mkdir -p "$dist"
-# It writes beside each manifest: into a copy.
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-git archive HEAD | tar -C "$work" -x
-PATH=$tools/bin:$PATH cargo cyclonedx --quiet --manifest-path "$work/node/Cargo.toml" --format json \
-    --spec-version 1.5 --no-build-deps --override-filename parts
 python3 deploy/package/dist.py sbom "$work/node/parts.json" "$dist"
 python3 deploy/package/dist.py dist "$binary" "$dist"
 if [ -n "${MINISIGN_KEY:-}" ]; then
