@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use raft::causes;
 use reqwest::Client;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -15,7 +16,7 @@ use crate::config::{Config, Operator};
 use crate::credentials::{Credentials, read_operator_key};
 use crate::disk::Disk;
 use crate::embed::Embedders;
-use crate::error::{cannot, causes, text};
+use crate::error::{cannot, text};
 use crate::identity;
 use crate::join::configured_id;
 use crate::tls;

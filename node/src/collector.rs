@@ -20,6 +20,7 @@ use opentelemetry_sdk::trace::{
     SpanExporter, SpanProcessor,
 };
 use parking_lot::Mutex;
+use raft::causes;
 use reqwest::blocking::Client;
 use reqwest::redirect::Policy;
 use storage::span::TARGET;
@@ -30,7 +31,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::Config;
-use crate::error::{causes, text};
+use crate::error::text;
 use crate::program::VERSION;
 
 /// Ended spans that wait to be sent.

@@ -9,12 +9,6 @@ pub(crate) fn text(error: impl Display) -> String {
     error.to_string()
 }
 
-/// The texts of an error and of all its causes.
-pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(error.source(), |error| error.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
 /// For `map_err`: "cannot `action`: error".
 pub(crate) fn cannot<E: Display>(action: &str) -> impl Fn(E) -> String {
     move |error| format!("cannot {action}: {error}")

@@ -21,7 +21,9 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use raft::{ClusterStatus, Fault, Handle, MemberStatus, NodeId, Operation, OperationResult};
+use raft::{
+    ClusterStatus, Fault, Handle, MemberStatus, NodeId, Operation, OperationResult, causes,
+};
 use reqwest::Client;
 use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
@@ -31,7 +33,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::config::{AUTO, Config};
 use crate::credentials::read_operator_key;
-use crate::error::{causes, text};
+use crate::error::text;
 use crate::identity::{self, Identity};
 
 const PATH: &str = "/peer/join";

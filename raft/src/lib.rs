@@ -68,6 +68,7 @@ pub use handle::{Handle, NodeRole, Status};
 pub use log::store::purged_index;
 pub use membership::bootstrap::{Founder, bootstrap, founders};
 pub use membership::maintenance::LogCompaction;
+pub use network::client::causes;
 pub use network::connection::CALLS_MAX;
 pub use operation::{
     ClockStatus, ClusterStatus, MemberRole, MemberStatus, OperateError, Operation, OperationResult,

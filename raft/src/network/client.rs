@@ -290,7 +290,7 @@ pub(crate) fn is_cut(kind: &str, address: &str) -> bool {
 }
 
 /// The error with its causes. An error of the HTTP client itself names the step only.
-pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+pub fn causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |error| error.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
