@@ -14,7 +14,7 @@ use crate::admission::budget::KeyOfTenant;
 /// Routes without lines: what calls them says itself what it finds.
 pub(crate) const PROBES: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 /// Lines per second for one key and status.
-const REJECTIONS_PER_SECOND: u64 = 10;
+const REJECTIONS_PER_SECOND: u32 = 10;
 /// Keys and statuses that are counted at a time.
 const REJECTED_MAX: usize = 1_000;
 const SECOND: Duration = Duration::from_secs(1);
@@ -48,6 +48,35 @@ impl Sample {
     }
 }
 
+/// Permits so many in each second.
+pub(crate) struct PerSecond {
+    max: u32,
+    /// Begin of the present second.
+    since: Instant,
+    permitted: u32,
+}
+
+impl PerSecond {
+    pub(crate) fn new(max: u32, now: Instant) -> Self {
+        Self { max, since: now, permitted: 0 }
+    }
+
+    /// Whether the present second has room for one more.
+    pub(crate) fn permits(&mut self, now: Instant) -> bool {
+        if !self.is_present(now) {
+            (self.since, self.permitted) = (now, 0);
+        }
+        let has_room = self.permitted < self.max;
+        self.permitted += u32::from(has_room);
+        has_room
+    }
+
+    /// Whether `now` is in the second of the last one.
+    fn is_present(&self, now: Instant) -> bool {
+        now.duration_since(self.since) < SECOND
+    }
+}
+
 /// A request that is over.
 pub(crate) struct Ended<'a> {
     pub(crate) id: &'a str,
@@ -69,9 +98,7 @@ pub(crate) struct RequestLog {
 
 /// The rejections of one key with one status.
 struct Rejected {
-    /// Begin of the present second.
-    since: Instant,
-    lines: u64,
+    lines: PerSecond,
     /// Those without a line.
     silent: u64,
 }
@@ -109,7 +136,7 @@ impl RequestLog {
         if rejected.len() >= REJECTED_MAX && !rejected.contains_key(&kind) {
             let mut dropped = 0;
             rejected.retain(|_, one| {
-                let is_recent = now.duration_since(one.since) < SECOND;
+                let is_recent = one.lines.is_present(now);
                 dropped += if is_recent { 0 } else { one.silent };
                 is_recent
             });
@@ -120,16 +147,12 @@ impl RequestLog {
                 return None;
             }
         }
-        let new = Rejected { since: now, lines: 0, silent: 0 };
+        let new = Rejected { lines: PerSecond::new(REJECTIONS_PER_SECOND, now), silent: 0 };
         let one = rejected.entry(kind).or_insert(new);
-        if now.duration_since(one.since) >= SECOND {
-            (one.since, one.lines) = (now, 0);
-        }
-        if one.lines >= REJECTIONS_PER_SECOND {
+        if !one.lines.permits(now) {
             one.silent += 1;
             return None;
         }
-        one.lines += 1;
         Some(std::mem::take(&mut one.silent))
     }
 }

@@ -1,7 +1,7 @@
 //! The spans of requests: which requests are traced, and whose traces they continue (W3C Trace Context).
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::http::HeaderMap;
 use opentelemetry::propagation::TextMapPropagator;
@@ -15,7 +15,7 @@ use tracing::field::Empty;
 use tracing::{Span, info_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use crate::request_log::{PROBES, Sample};
+use crate::request_log::{PROBES, PerSecond, Sample};
 
 /// Traces of clients that a node continues per second. Anyone can send the header, also without a key, and
 /// must not displace the spans of the sample.
@@ -25,16 +25,16 @@ pub(crate) struct Spans {
     node: u64,
     /// `None` if no request is traced.
     sample: Option<Sample>,
-    /// The present second, and the traces of clients that were continued in it.
-    continued: Mutex<(Instant, u32)>,
+    /// Traces of clients that were continued.
+    continued: Mutex<PerSecond>,
     skipped: AtomicU64,
 }
 
 impl Spans {
     /// Of requests that continue no trace, `one_of` so many are traced; with `None`, no request is.
     pub(crate) fn new(node: u64, one_of: Option<u64>) -> Self {
-        let (sample, continued) = (one_of.map(Sample::new), Mutex::new((Instant::now(), 0)));
-        Self { node, sample, continued, skipped: AtomicU64::new(0) }
+        let continued = Mutex::new(PerSecond::new(CONTINUED_PER_SECOND_MAX, Instant::now()));
+        Self { node, sample: one_of.map(Sample::new), continued, skipped: AtomicU64::new(0) }
     }
 
     /// Requests whose clients trace them and that have no span, at the limit per second.
@@ -83,12 +83,7 @@ impl Spans {
 
     /// Whether the limit per second permits one more trace of a client.
     fn continues_one_more(&self) -> bool {
-        let mut continued = self.continued.lock();
-        if continued.0.elapsed() >= Duration::from_secs(1) {
-            *continued = (Instant::now(), 0);
-        }
-        let has_room = continued.1 < CONTINUED_PER_SECOND_MAX;
-        continued.1 += u32::from(has_room);
+        let has_room = self.continued.lock().permits(Instant::now());
         self.skipped.fetch_add(u64::from(!has_room), Ordering::Relaxed);
         has_room
     }
