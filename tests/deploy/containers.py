@@ -104,7 +104,6 @@ class Podman:
                 raise AssertionError(f"{container}: {what}: not within {seconds} s: {text}\n{self.logs(container)}")
             time.sleep(0.3)
 
-
     def ready(self, container):
         command = ["sh", "-c", "hearth health && echo it is ready"]
         self.eventually("it is ready", container, *command, holds=lambda text: "it is ready" in text)
@@ -125,6 +124,13 @@ class Agent:
     def __exit__(self, *_):
         self.ends.set()
         self.thread.join()
+
+    def goes_on(self):
+        """Waits until three more writes are acknowledged: the cluster serves after what was done to it."""
+        before, deadline = len(self.acknowledged), time.monotonic() + 90
+        while len(self.acknowledged) < before + 3:
+            assert time.monotonic() < deadline, f"no write for 90 s after {before} of them"
+            time.sleep(0.1)
 
     def work(self):
         number = 0
@@ -264,17 +270,20 @@ def play(podman, nodes):
     podman.eventually("three vote", containers[0], *status, holds=voters("1", "2", "3"))
     key = podman.run("podman", "exec", containers[0], "cat", "/var/lib/hearth/admin.key").strip()
     with Agent(podman, containers, key) as agent:
+        agent.goes_on()
         podman.run("podman", "kill", "--signal", "KILL", containers[0])
         podman.eventually("another leads", containers[1], *status, holds=lambda text: "leads in term" in text)
+        agent.goes_on()
         podman.run("podman", "start", containers[0])
         podman.ready(containers[0])
         nodes.lose(2, old)
         podman.eventually("it replaces its former self", containers[0], *status, holds=voters("1", "2", "4"))
         podman.ready(containers[2])
+        agent.goes_on()
         for at, container in enumerate(containers):
             nodes.upgrade(at, new)
             podman.ready(container)
-    assert len(agent.acknowledged) > 20, agent.acknowledged
+            agent.goes_on()
     kept = lambda text: all(note in text for note in agent.acknowledged)
     for container in containers:
         assert new in podman.run("podman", "inspect", "--format", "{{.ImageName}}", container)
