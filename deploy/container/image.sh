@@ -7,6 +7,8 @@ set -euo pipefail
 name=$1
 cd "$(dirname "$0")/../.."
 options=(--file deploy/container/Containerfile --tag "$name")
+# buildah builds a stage that another one begins from only if the argument that names it is given.
+options+=(--build-arg TREE=built)
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -1)
 options+=(--build-arg "HEARTH_VERSION=$version")
 options+=(--build-arg "HEARTH_COMMIT=$(git describe --always --dirty --abbrev=12 --match nothing)")
