@@ -238,6 +238,23 @@ def langchain(client):
     assert history.messages == []
 
 
+def scores(client):
+    """Recomputes each score by the formula of the interface, from what the result explains."""
+    talk = [("Which units do I like in a recipe?", []), ("Metric ones, since the scales of the kitchen show grams.", ["recipe"]), ("The moon landed in the sea.", [])]
+    for text, points in talk:
+        client.remember(text, key_points=points)
+    results = client._post("/api/v1/agent/search", {"query": "units of a recipe today", "namespace": client.namespace, "explain": True})
+    assert len(results) == len(talk) and any(result["explain"]["neighbours"] > 0 for result in results)
+    for result in results:
+        values = result["explain"]
+        base = (1 - values["cosine_distance"]) * values["similarity_weight"] + result["heat"] * values["heat_weight"]
+        words = 1 + values["keyword_weight"] * values["keyword_overlap"]
+        score = base * words * (1 + values["temporal_boost"]) * (1 + values["namespace_boost"])
+        assert abs(score - result["score"]) < 1e-5, (score, result)
+        assert abs(values["own"] + values["neighbours"] - values["keyword_overlap"]) < 1e-9
+    client.bulk_delete(namespace=client.namespace)
+
+
 def main():
     cluster = json.load(open(sys.argv[1]))
     urls, key = [node["url"] for node in cluster["nodes"]], cluster["key"]
@@ -258,6 +275,7 @@ def main():
 
     asyncio.run(both())
     langchain(Spread(Sulcus, urls, key, f"{sys.argv[2]}-langchain"))
+    scores(Sulcus(api_key=key, base_url=urls[0], namespace=f"{sys.argv[2]}-scores"))
     bad = Sulcus(api_key="sk-0000", base_url=urls[0])
     try:
         bad.list()

@@ -29,16 +29,17 @@ async fn explained_factors_multiply_to_the_score() {
         let product = number("base_score")
             * number("keyword_factor")
             * number("temporal_factor")
-            * number("namespace_factor")
-            * number("context_factor");
+            * number("namespace_factor");
         assert!((product - float(&hit["score"])).abs() < 1e-6, "{hit}");
         let base = number("similarity") * number("similarity_weight")
             + number("heat") * number("heat_weight");
         assert!((base - number("base_score")).abs() < 1e-9);
+        assert_eq!(number("own") + number("neighbours"), number("keyword_overlap"));
     }
     assert_eq!(hits[0]["explain"]["namespace_boost"], 0.1);
     assert_eq!(hits[1]["explain"]["namespace_boost"], 0.0);
-    assert!((float(&hits[0]["explain"]["keyword_overlap"]) - 10.0).abs() < 1e-9);
+    assert!((float(&hits[0]["explain"]["own"]) - 10.0).abs() < 1e-9);
+    assert_eq!(hits[2]["explain"]["own"], 0.0);
 }
 
 #[tokio::test]
@@ -113,7 +114,7 @@ async fn time_in_a_query_boosts_matching_memories() {
     let today = explained("the red fox of today").await;
     assert_fields(&today, json!({"temporal_boost": 0.4, "temporal_factor": 1.4}));
     assert_eq!(today["temporal_window"]["reference"], "today");
-    assert!((float(&today["keyword_overlap"]) - 10.0).abs() < 1e-9, "{today}");
+    assert!((float(&today["own"]) - 10.0).abs() < 1e-9, "{today}");
     let before = explained("red fox, 7 days ago").await;
     let boost = float(&before["temporal_boost"]);
     // Some six to seven days after that day's end.
@@ -150,7 +151,7 @@ async fn words_of_unspaced_scripts_are_found() {
     for (word, label) in words {
         let query = json!({"query": word, "limit": 1, "explain": true});
         let hits = search(&cluster, query).await;
-        let overlap = float(&hits[0]["explain"]["keyword_overlap"]);
+        let overlap = float(&hits[0]["explain"]["own"]);
         assert_eq!((labels(&hits), overlap > 9.9), (vec![label], true), "{word}");
     }
 }

@@ -290,7 +290,8 @@ struct Explanation {
     graph: Option<TraversalPath>,
 }
 
-/// Factors of a score: `base_score`, times the four `…_factor`s.
+/// Factors of a score: `base_score`, times `keyword_factor`, `temporal_factor` and `namespace_factor`. If
+/// another memory replaces this one, the score is multiplied by `superseded_factor` too.
 // `default` documents that they may be absent.
 #[derive(Serialize, ToSchema, Default)]
 #[serde(default)]
@@ -301,21 +302,24 @@ struct Factors {
     heat: f64,
     heat_weight: f64,
     base_score: f64,
+    /// `own` plus `neighbours`.
     keyword_overlap: f64,
+    /// What the words of the memory give.
+    own: f64,
+    /// What the memory in `context` passes on: its `source_score` times `share`, as an overlap that adds this
+    /// product to the score.
+    neighbours: f64,
     keyword_weight: f64,
     keyword_factor: f64,
     temporal_boost: f64,
     temporal_factor: f64,
     namespace_boost: f64,
     namespace_factor: f64,
-    /// `source_score` times `share` of `context`, divided by the product of the other factors.
-    context_boost: f64,
-    context_factor: f64,
     /// Less than 1 if another memory replaces this one.
     superseded_factor: f64,
 }
 
-/// The memory that was created next to the result and gave it its `context_boost`.
+/// The memory that was created next to the result and gave it its `neighbours`.
 #[derive(Serialize, ToSchema)]
 struct ContextSource {
     id: MemoryIdText,
@@ -331,8 +335,8 @@ struct TemporalWindow {
     reference: String,
     start: Time,
     end: Time,
-    /// Whether memories created in it come before all others, since the query has nothing else to
-    /// search for.
+    /// Whether the time comes before the score: memories created in it come before all others, since the
+    /// query has nothing else to search for.
     ranks_first: bool,
 }
 
@@ -355,15 +359,15 @@ impl Explanation {
             heat: factors.heat,
             heat_weight: weights.heat_weight,
             base_score: factors.base(weights),
-            keyword_overlap: factors.keyword_overlap,
+            keyword_overlap: factors.keyword_overlap(),
+            own: factors.own,
+            neighbours: factors.neighbours,
             keyword_weight: weights.keyword_weight,
-            keyword_factor: 1.0 + weights.keyword_weight * factors.keyword_overlap,
+            keyword_factor: 1.0 + weights.keyword_weight * factors.keyword_overlap(),
             temporal_boost: factors.temporal_boost,
             temporal_factor: 1.0 + factors.temporal_boost,
             namespace_boost: factors.namespace_boost,
             namespace_factor: 1.0 + factors.namespace_boost,
-            context_boost: factors.context_boost,
-            context_factor: 1.0 + factors.context_boost,
             superseded_factor: factors.superseded_factor,
         });
         let context = hit.context.map(|context| ContextSource {

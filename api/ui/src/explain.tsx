@@ -9,11 +9,12 @@ interface Part {
 
 /** The factors of a score after its base, by the names that people read. */
 function factorsOf(explain: Explanation): [string, number][] {
+  const own = 1 + explain.keyword_weight * explain.own;
   return [
-    ["keywords", explain.keyword_factor],
+    ["keywords", own],
+    ["neighbours", explain.keyword_factor / own],
     ["time", explain.temporal_factor],
     ["namespace", explain.namespace_factor],
-    ["context", explain.context_factor],
     ["superseded", explain.superseded_factor],
   ];
 }
@@ -72,7 +73,7 @@ export function Explain({ explain, longest }: { explain: Explanation; longest: n
 }
 
 export function ExplainLegend() {
-  const names = ["similarity", "heat", "keywords", "time", "namespace", "context", "superseded", "graph"];
+  const names = ["similarity", "heat", "keywords", "neighbours", "time", "namespace", "superseded", "graph"];
   return (
     <ul class="legend">
       {names.map((name) => (

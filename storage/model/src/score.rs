@@ -3,8 +3,11 @@
 //! ```text
 //! base  = (1 − cosine_distance) · similarity_weight + heat · heat_weight
 //! score = base · (1 + keyword_weight · keyword_overlap) · (1 + temporal_boost) · (1 + namespace_boost)
-//!              · (1 + context_boost) · superseded_factor
 //! ```
+//!
+//! This is the formula of the interface. `keyword_overlap` is the sum of what the memory's own words give,
+//! and of what its neighbours give. The score of a memory that another one supersedes is multiplied
+//! by `superseded_factor`, outside of the formula.
 
 use std::time::Duration;
 
@@ -58,19 +61,24 @@ pub struct Factors {
     pub similarity: f64,
     /// Heat at the time of the search, 0 to 1.
     pub heat: f64,
-    /// 0 to [`KEYWORD_OVERLAP_MAX`].
-    pub keyword_overlap: f64,
+    /// Keyword overlap of the memory's own words, 0 to [`KEYWORD_OVERLAP_MAX`].
+    pub own: f64,
+    /// Keyword overlap that a memory created next to this one passes on, at least 0. See [`ScoreContext`].
+    pub neighbours: f64,
     /// 0 to `temporal_max_boost`.
     pub temporal_boost: f64,
     /// 0 or `namespace_boost`.
     pub namespace_boost: f64,
-    /// Boost by a memory that was created next to this one, at least 0. See [`ScoreContext`].
-    pub context_boost: f64,
     /// 1, or less if another memory supersedes this one.
     pub superseded_factor: f64,
 }
 
 impl Factors {
+    /// `keyword_overlap` of the formula.
+    pub fn keyword_overlap(&self) -> f64 {
+        self.own + self.neighbours
+    }
+
     /// `base` of the formula.
     pub fn base(&self, weights: &RecallWeights) -> f64 {
         self.similarity * weights.similarity_weight + self.heat * weights.heat_weight
@@ -84,13 +92,12 @@ impl Factors {
         rounded(fused * factor)
     }
 
-    /// The base with all boosts: the score before rounding, if no other memory supersedes this one.
+    /// The formula: the score before rounding, if no other memory supersedes this one.
     pub fn unrounded(&self, weights: &RecallWeights) -> f64 {
         self.base(weights)
-            * (1.0 + weights.keyword_weight * self.keyword_overlap)
+            * (1.0 + weights.keyword_weight * self.keyword_overlap())
             * (1.0 + self.temporal_boost)
             * (1.0 + self.namespace_boost)
-            * (1.0 + self.context_boost)
     }
 
     /// The score of this memory with heat 0.
@@ -98,13 +105,18 @@ impl Factors {
         Self { heat: 0.0, ..*self }.fused(weights)
     }
 
-    /// Adds `context` to the score, which must not have one yet. A score of 0 or less stays.
+    /// Sets `neighbours` so that `context` is added to the score. A score of 0 or less stays, as does
+    /// every score if keywords have no weight.
     #[must_use]
     pub fn with_context(self, context: &ScoreContext, weights: &RecallWeights) -> Self {
-        // Not rounded: the boost of a low score is large.
+        // Not rounded: the factor of a low score is large.
         let score = self.unrounded(weights);
-        let context_boost = if rounded(score) > 0.0 { context.added() / score } else { 0.0 };
-        Self { context_boost, ..self }
+        if rounded(score) <= 0.0 || weights.keyword_weight == 0.0 {
+            return self;
+        }
+        let own_factor = 1.0 + weights.keyword_weight * self.own;
+        let neighbours = context.added() / score * own_factor / weights.keyword_weight;
+        Self { neighbours, ..self }
     }
 }
 
@@ -151,16 +163,14 @@ mod tests {
     use super::*;
 
     /// Factors of a memory with similarity, heat, keyword overlap, and two boosts.
-    fn factors(
-        [similarity, heat, keyword_overlap, temporal_boost, namespace_boost]: [f64; 5],
-    ) -> Factors {
+    fn factors([similarity, heat, own, temporal_boost, namespace_boost]: [f64; 5]) -> Factors {
         Factors {
             similarity,
             heat,
-            keyword_overlap,
+            own,
+            neighbours: 0.0,
             temporal_boost,
             namespace_boost,
-            context_boost: 0.0,
             superseded_factor: 1.0,
         }
     }
@@ -197,6 +207,8 @@ mod tests {
         assert!((added - source * 0.4).abs() < 2e-6, "a low score is as exact: {added}");
         let opposite = factors([-0.9, 0.1, 0.0, 0.0, 0.0]);
         assert_eq!(opposite.with_context(&context, &weights), opposite);
+        let without_words = RecallWeights { keyword_weight: 0.0, ..weights };
+        assert_eq!(alone.with_context(&context, &without_words), alone);
     }
 
     #[test]

@@ -172,10 +172,13 @@ impl SearchPlan<'_> {
     /// What the sources pass on.
     fn contexts(&self, sources: &[(MemoryId, Factors)]) -> Contexts {
         let mut contexts = Contexts::new();
+        if self.weights.context_weight == 0.0 || self.weights.keyword_weight == 0.0 {
+            return contexts;
+        }
         let data = self.index.read();
         for (id, factors) in sources {
             let source_score = factors.without_heat(&self.weights);
-            if source_score <= 0.0 || self.weights.context_weight == 0.0 {
+            if source_score <= 0.0 {
                 continue;
             }
             data.visit_around(*id, |damping, (neighbour, slot), likeness| {

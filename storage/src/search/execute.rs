@@ -112,7 +112,7 @@ fn cold_matches(
         let score = factors.fused(&weights);
         // What another memory replaces is no answer.
         let holds = factors.superseded_factor == 1.0;
-        holds && factors.keyword_overlap > 0.0 && request.min_score.is_none_or(|low| score >= low)
+        holds && factors.own > 0.0 && request.min_score.is_none_or(|low| score >= low)
     };
     best.into_sorted().filter(|(_, factors)| matches(factors)).count()
 }

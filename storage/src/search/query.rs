@@ -46,7 +46,7 @@ pub struct Hit {
     pub score: f64,
     /// Factors of the score. `None` if an edge gave the score, see `via`.
     pub factors: Option<Factors>,
-    /// The memory that gave `context_boost`, if one did.
+    /// The memory that gave `neighbours`, if one did.
     pub context: Option<ScoreContext>,
     /// Weights of the factors.
     pub weights: RecallWeights,
@@ -176,10 +176,10 @@ impl<'a> SearchPlan<'a> {
         Factors {
             similarity: 0.0,
             heat: 0.0,
-            keyword_overlap: 0.0,
+            own: 0.0,
+            neighbours: 0.0,
             temporal_boost: self.temporal_boost(memory.created_at()),
             namespace_boost: self.namespace_boost(self.home == Some(attributes.namespace())),
-            context_boost: 0.0,
             superseded_factor: if is_superseded { self.weights.superseded_factor } else { 1.0 },
         }
     }
@@ -197,16 +197,16 @@ impl<'a> SearchPlan<'a> {
     }
 
     /// These factors with the largest possible boosts, without context.
-    pub(super) fn factors_max(&self, similarity: f64, heat: f64, keyword_overlap: f64) -> Factors {
+    pub(super) fn factors_max(&self, similarity: f64, heat: f64, own: f64) -> Factors {
         let temporal_boost = self.window.as_ref().map_or(0.0, |_| self.weights.temporal_max_boost);
         let namespace_boost = self.namespace_boost(true);
         Factors {
             similarity,
             heat,
-            keyword_overlap,
+            own,
+            neighbours: 0.0,
             temporal_boost,
             namespace_boost,
-            context_boost: 0.0,
             superseded_factor: 1.0,
         }
     }

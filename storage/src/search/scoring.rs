@@ -170,7 +170,7 @@ impl<'a> Scoring<'a> {
         let mut factors = plan.factors(memory);
         factors.similarity = f64::from(self.similarities[row]);
         factors.heat = f64::from(self.heats[row]);
-        factors.keyword_overlap = self.overlaps[row];
+        factors.own = self.overlaps[row];
         if best.rejects(rank(&factors)) {
             return;
         }

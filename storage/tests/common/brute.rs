@@ -73,13 +73,13 @@ impl BruteForce {
             let factors = Factors {
                 similarity: f64::from(similarity.clamp(-1.0, 1.0)),
                 heat: heat(&candidate.anchor, Decay::of(&candidate.memory, thermo), now),
-                keyword_overlap: if total > 0.0 { overlap } else { 0.0 },
+                own: if total > 0.0 { overlap } else { 0.0 },
+                neighbours: 0.0,
                 temporal_boost: window.as_ref().map_or(0.0, |window| {
                     let days = window.days_outside(candidate.memory.created_at);
                     weights.temporal_max_boost * libm::exp2(-days / weights.temporal_decay_days)
                 }),
                 namespace_boost: if at_home { weights.namespace_boost } else { 0.0 },
-                context_boost: 0.0,
                 superseded_factor: match candidate.memory.superseded_by {
                     Some(_) => weights.superseded_factor,
                     None => 1.0,
@@ -95,7 +95,10 @@ impl BruteForce {
         let sources = &scores[..scores.len().min(50)];
         let contexts = self.contexts(sources, &weights);
         let total = |it: &(MemoryId, Factors)| {
-            let context = contexts.get(&it.0).copied().filter(|_| fused(it) > 0.0);
+            let context = contexts
+                .get(&it.0)
+                .copied()
+                .filter(|_| fused(it) > 0.0 && weights.keyword_weight > 0.0);
             (rounded(fused(it) + context.unwrap_or(0.0)), it.0)
         };
         let mut totals: Vec<_> = scores.iter().map(total).collect();
@@ -197,12 +200,26 @@ pub fn hottest(mut all: Vec<(bool, f64, Timestamp, MemoryId)>) -> Vec<MemoryId> 
     all.into_iter().take(10).map(|(.., id)| id).collect()
 }
 
+/// The score of a result by the formula of the interface, from its explanation.
+fn by_the_interface(hit: &storage::Hit) -> f64 {
+    let (weights, Some(factors)) = (&hit.weights, &hit.factors) else { return hit.score };
+    let distance = 1.0 - factors.similarity;
+    let base = (1.0 - distance) * weights.similarity_weight + factors.heat * weights.heat_weight;
+    let fused = base
+        * (1.0 + weights.keyword_weight * (factors.own + factors.neighbours))
+        * (1.0 + factors.temporal_boost)
+        * (1.0 + factors.namespace_boost);
+    if fused > 0.0 { fused * factors.superseded_factor } else { fused }
+}
+
 /// Asserts that a search found the same memories. Sums in another order may differ in the last
 /// digit, once for a memory and once for its context. Two memories whose scores differ by less may
 /// change places.
 pub fn compare(found: &[storage::Hit], expected: &[(f64, MemoryId)], case: &str) {
     assert_eq!(found.len(), expected.len(), "{case}");
     for (hit, (score, id)) in found.iter().zip(expected) {
+        let recomputed = by_the_interface(hit);
+        assert!((hit.score - recomputed).abs() <= 1e-6, "{case}: {} {recomputed}", hit.score);
         let differ = (hit.score - score).abs();
         assert!(differ <= 3e-6, "{case}: {} {score}", hit.score);
         let is_expected = expected.iter().any(|(_, id)| *id == hit.record.id);

@@ -57,13 +57,13 @@ pub fn factors_text(factors: &Factors) -> String {
         factor => format!(" superseded={factor}"),
     };
     format!(
-        "similarity={:.4} heat={:.4} overlap={:.4} time={:.4} namespace={} context={:.4}{superseded}",
+        "similarity={:.4} heat={:.4} own={:.4} neighbours={:.4} time={:.4} namespace={}{superseded}",
         factors.similarity,
         factors.heat,
-        factors.keyword_overlap,
+        factors.own,
+        factors.neighbours,
         factors.temporal_boost,
         factors.namespace_boost,
-        factors.context_boost,
     )
 }
 
