@@ -274,7 +274,7 @@ fn configuration_bytes_are_fixed() {
     // 5 results and half the score. The weights.
     thermo += &(numbers(&[0.30, 0.50]) + "02" + &float(0.05) + "3c");
     thermo += &(numbers(&[0.10, 30.0]) + "fca0860100c8fb50c3" + &float(0.1) + "3c05" + &float(0.5));
-    thermo += &numbers(&[0.7, 0.3, 0.15, 0.4, 7.0, 0.1, 0.4, 0.3]);
+    thermo += &numbers(&[0.7, 0.3, 0.15, 0.4, 7.0, 0.1, 0.5, 0.3]);
     // Duplicates are allowed; their lowest similarity and overlap, and the 600 s of echoes.
     thermo += &("00".to_owned() + &numbers(&[0.95, 0.8]) + "fb5802");
     let (name, created_at) = ("t".into(), Timestamp(1));

@@ -41,6 +41,17 @@ fn text(seed: u64, count: u64) -> String {
     (0..count).map(word).collect::<Vec<_>>().join(" ")
 }
 
+/// A label of any form: some are long, have an author, or are questions.
+fn label(number: u64, roll: u64) -> String {
+    let count = if number.is_multiple_of(29) { 150 } else { 4 + roll % 9 };
+    let words = text(number, count);
+    match number % 11 {
+        0 => format!("Ann Keller: my {words}"),
+        1 => format!("{words}?"),
+        _ => words,
+    }
+}
+
 fn memory(number: u64) -> NewMemory {
     let roll = random(number | 1 << 40);
     NewMemory {
@@ -50,7 +61,7 @@ fn memory(number: u64) -> NewMemory {
         is_pinned: (roll / 72).is_multiple_of(20),
         initial_heat: (roll / 1_440 % 1_001) as f32 / 1e3,
         vector: vector(number),
-        ..new_memory(id(number), &text(number, 4 + roll % 9))
+        ..new_memory(id(number), &label(number, roll))
     }
 }
 
@@ -135,9 +146,10 @@ fn search_equals_brute_force_over_fifty_thousand() {
         for (at, filter) in filters().into_iter().enumerate() {
             for round in 0..5_u64 {
                 let seed = COUNT + at as u64 * 100 + round;
+                let names = ["", " Ann Keller"];
                 let times = ["", " yesterday", " last month", " 40 days ago", " in March"];
                 let request = SearchRequest {
-                    query: text(seed, 1 + round) + times[round as usize],
+                    query: text(seed, 1 + round) + times[round as usize] + names[at % 2],
                     vector: (round != 4).then(|| vector(seed).components().unwrap()),
                     filter: filter.clone(),
                     home_namespace: (round % 2 == 0).then(|| "default".into()),

@@ -38,7 +38,9 @@ async fn explained_factors_multiply_to_the_score() {
     }
     assert_eq!(hits[0]["explain"]["namespace_boost"], 0.1);
     assert_eq!(hits[1]["explain"]["namespace_boost"], 0.0);
-    assert!((float(&hits[0]["explain"]["own"]) - 10.0).abs() < 1e-9);
+    // Both words, in a text of three that are no stop words.
+    let own = 10.0 * (3.0_f64 / 8.0).powf(0.1);
+    assert!((float(&hits[0]["explain"]["own"]) - own).abs() < 1e-4, "{}", hits[0]);
     assert_eq!(hits[2]["explain"]["own"], 0.0);
 }
 
@@ -114,7 +116,8 @@ async fn time_in_a_query_boosts_matching_memories() {
     let today = explained("the red fox of today").await;
     assert_fields(&today, json!({"temporal_boost": 0.4, "temporal_factor": 1.4}));
     assert_eq!(today["temporal_window"]["reference"], "today");
-    assert!((float(&today["own"]) - 10.0).abs() < 1e-9, "{today}");
+    let before = explained("the red fox").await;
+    assert_eq!(today["own"], before["own"], "the words of the time do not count");
     let before = explained("red fox, 7 days ago").await;
     let boost = float(&before["temporal_boost"]);
     // Some six to seven days after that day's end.
@@ -152,7 +155,7 @@ async fn words_of_unspaced_scripts_are_found() {
         let query = json!({"query": word, "limit": 1, "explain": true});
         let hits = search(&cluster, query).await;
         let overlap = float(&hits[0]["explain"]["own"]);
-        assert_eq!((labels(&hits), overlap > 9.9), (vec![label], true), "{word}");
+        assert_eq!((labels(&hits), overlap > 8.0), (vec![label], true), "{word}");
     }
 }
 

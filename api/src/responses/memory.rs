@@ -306,9 +306,11 @@ struct Factors {
     keyword_overlap: f64,
     /// What the words of the memory give.
     own: f64,
-    /// What the memory in `context` passes on: its `source_score` times `share`, as an overlap that adds this
-    /// product to the score.
+    /// What memories stored next to this one give: `words_before`, and the `source_score` of `context` times its
+    /// `share`, as an overlap that adds this product to the score.
     neighbours: f64,
+    /// What the words of the three memories before give.
+    words_before: f64,
     keyword_weight: f64,
     keyword_factor: f64,
     temporal_boost: f64,
@@ -362,6 +364,7 @@ impl Explanation {
             keyword_overlap: factors.keyword_overlap(),
             own: factors.own,
             neighbours: factors.neighbours,
+            words_before: hit.passed.words_before,
             keyword_weight: weights.keyword_weight,
             keyword_factor: 1.0 + weights.keyword_weight * factors.keyword_overlap(),
             temporal_boost: factors.temporal_boost,
@@ -370,7 +373,7 @@ impl Explanation {
             namespace_factor: 1.0 + factors.namespace_boost,
             superseded_factor: factors.superseded_factor,
         });
-        let context = hit.context.map(|context| ContextSource {
+        let context = hit.passed.context.map(|context| ContextSource {
             id: Id(context.id),
             source_score: context.source_score,
             share: context.share,

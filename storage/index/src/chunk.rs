@@ -48,6 +48,8 @@ pub struct Chunk {
     updated: Vec<Timestamp>,
     min_heats: Vec<f32>,
     label_bytes: Vec<u32>,
+    /// Of the keyword overlaps, see [`text::form`].
+    pub form_factors: Vec<f32>,
     stabilities: Vec<f32>,
     tick_heats: Vec<f32>,
     /// Unit vectors, row after row. Empty while no row has a memory, as the codes: they take most
@@ -86,6 +88,7 @@ impl Chunk {
         self.updated.resize(rows, Timestamp::default());
         self.min_heats.resize(rows, 0.0);
         self.label_bytes.resize(rows, 0);
+        self.form_factors.resize(rows, 0.0);
         self.stabilities.resize(rows, 0.0);
         self.tick_heats.resize(rows, 0.0);
         self.code_scales.resize(rows, (0.0, 0.0));

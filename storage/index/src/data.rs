@@ -12,13 +12,14 @@ use model::id::{KeyId, MemoryId, Timestamp};
 use model::journal::JournalPart;
 use model::memory::{Memory, Tier};
 use model::receipt::Retention;
-use model::score::ScoreContext;
+use model::score::{Distance, ScoreContext};
 use model::sq8::Code;
 use model::tenant::Tenant;
 use model::vector::{HalfVector, Vector, VectorFault};
 use parking_lot::{RwLock, RwLockReadGuard};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
+use text::form::TextForm;
 use text::term::TermHash;
 use text::tokenizer::document_words;
 
@@ -63,7 +64,7 @@ pub struct IndexData {
     pub words: InvertedIndex,
     /// Normalised key points, each as one term.
     pub key_points: InvertedIndex,
-    /// Parts of origins, tags and entries of metadata, each as one term.
+    /// Parts of origins, tags, entries of metadata, and what [`text::form`] says of a text, each as one term.
     pub facets: InvertedIndex,
     pub coverage: GraphCoverage,
     /// Largest quantisation error of any code so far: bounds the error of graph similarities.
@@ -122,16 +123,24 @@ pub struct Terms {
     key_points: Vec<TermHash>,
     facets: Vec<TermHash>,
     text_bytes: u64,
+    /// As [`TextForm::factor`], if the text changes.
+    form_factor: Option<f32>,
 }
 
 impl Terms {
     /// All terms of a memory.
     pub fn of(memory: &Memory) -> Self {
-        let text = Self::of_text(memory);
         let Self { mut facets, text_bytes, .. } = Self::of_details(memory);
         facets.extend(memory.origin.hashes());
-        let key_points = memory.shared_key_points();
-        Self { key_points, facets, text_bytes: text.text_bytes + text_bytes, ..text }
+        let TextForm { factor, terms } = TextForm::of(&memory.label);
+        facets.extend(terms);
+        Self {
+            words: document_words(memory.texts()),
+            key_points: memory.shared_key_points(),
+            facets,
+            text_bytes: memory.text_bytes() + text_bytes,
+            form_factor: Some(factor),
+        }
     }
 
     /// Those of its tags and its metadata.
@@ -139,12 +148,6 @@ impl Terms {
         let Some(details) = &memory.details else { return Self::default() };
         let (facets, text_bytes) = (details.hashes(), details.size_bytes() as u64);
         Self { facets, text_bytes, ..Self::default() }
-    }
-
-    /// Those that change with its text.
-    pub fn of_text(memory: &Memory) -> Self {
-        let (words, text_bytes) = (document_words(memory.texts()), memory.text_bytes());
-        Self { words, text_bytes, ..Self::default() }
     }
 }
 
@@ -204,22 +207,23 @@ impl IndexData {
         self.chunks[chunk_of(slot)].row(row_of(slot)).attributes().namespace()
     }
 
-    /// Calls `visit` with the memories that may get context from `id`: the factor of their share,
-    /// id and slot, and a function for their [likeness](ScoreContext::likeness), which is slow.
+    /// Calls `visit` with the memories that may get context from `id`: their distance, id and slot, and
+    /// a function for their [likeness](ScoreContext::likeness), which is slow.
     pub fn visit_around(
         &self,
         id: MemoryId,
-        mut visit: impl FnMut(f64, (MemoryId, Slot), &dyn Fn() -> f64),
+        mut visit: impl FnMut(Distance, (MemoryId, Slot), &dyn Fn() -> f64),
     ) {
         let Some(slot) = self.slot(id) else { return };
         let at = self.chunks[chunk_of(slot)].row(row_of(slot)).created_at();
         let vector = LazyCell::new(|| self.vector_of(slot).1.components());
         let gap_max = ScoreContext::GAP_MAX.as_micros() as i64;
-        for side in self.namespaces.around(self.namespace_of(slot), (at, id)) {
+        let sides = self.namespaces.around(self.namespace_of(slot), (at, id));
+        for (side, is_later) in sides.into_iter().zip([false, true]) {
             let near = side.take_while(|((other, _), _)| (at.0 - other.0).abs() <= gap_max);
-            for (damping, ((_, neighbour), other)) in ScoreContext::DAMPING.into_iter().zip(near) {
+            for (step, ((_, neighbour), other)) in (0..ScoreContext::DAMPING.len()).zip(near) {
                 let likeness = || ScoreContext::likeness(self.vector_of(*other).1.cosine(&vector));
-                visit(damping, (*neighbour, *other), &likeness);
+                visit(Distance { step, is_later }, (*neighbour, *other), &likeness);
             }
         }
     }
@@ -322,6 +326,9 @@ impl IndexData {
         self.cold -= u64::from(attributes_before.is_some_and(|before| before.tier() == Tier::Cold));
         let chunk = &mut self.chunks[chunk_of(slot)];
         chunk.set_row(row_of(slot), id, memory, attributes, &self.tenant.thermo);
+        if let Some(factor) = terms.form_factor {
+            chunk.form_factors[row_of(slot)] = factor;
+        }
     }
 
     fn remove_terms(&mut self, slot: Slot, before: &Terms) {
@@ -359,7 +366,7 @@ impl IndexData {
         self.slot(id).is_some()
     }
 
-    fn slot(&self, id: MemoryId) -> Option<Slot> {
+    pub fn slot(&self, id: MemoryId) -> Option<Slot> {
         self.slots.get(id)
     }
 

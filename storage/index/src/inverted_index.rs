@@ -10,6 +10,7 @@
 //! The N memories are those that the search may see. `text::tokenizer` turns texts into terms.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 use model::score::KEYWORD_OVERLAP_MAX;
 use roaring::RoaringBitmap;
@@ -26,9 +27,6 @@ pub const QUERY_WORDS_MAX: usize = 128;
 const CORRECTED_MAX: usize = 4;
 /// Weight of a word that is found with another letter.
 const CORRECTED_WEIGHT: f64 = 0.5;
-
-/// Rows of a chunk that are looked up one by one in the postings.
-const LOOKED_UP_MAX: usize = 4;
 
 #[derive(Default)]
 pub struct InvertedIndex {
@@ -138,24 +136,34 @@ impl InvertedIndex {
         QueryTerms { weights }
     }
 
-    /// Writes the keyword overlaps of some rows of a chunk to `overlaps`, which is indexed by row.
-    pub fn keyword_overlaps_of(
-        &self,
-        query: &QueryTerms,
-        chunk: usize,
-        rows: &[u16],
-        overlaps: &mut [f64],
-    ) {
-        if rows.len() > LOOKED_UP_MAX {
-            return self.keyword_overlaps(query, chunk, overlaps);
-        }
-        for row in rows.iter().map(|row| usize::from(*row)) {
-            let slot = slot_at(chunk, row);
-            // In the order of the query's terms, as below.
-            overlaps[row] = query.weights.iter().fold(0.0, |sum, (weight, term)| {
-                if self.postings.contains(*term, slot) { sum + weight } else { sum }
-            });
-        }
+    /// The keyword overlap of a slot.
+    pub fn keyword_overlap(&self, query: &QueryTerms, slot: Slot) -> f64 {
+        // In the order of the query's terms, as below.
+        query.weights.iter().fold(0.0, |sum, (weight, term)| {
+            if self.postings.contains(*term, slot) { sum + weight } else { sum }
+        })
+    }
+
+    /// The keyword overlap of the words that a slot lacks, and that slots before it contain: each with the
+    /// largest share of a slot that has it.
+    pub fn overlap_before(&self, query: &QueryTerms, slot: Slot, before: &[(Slot, f64)]) -> f64 {
+        query.weights.iter().fold(0.0, |sum, (weight, term)| {
+            if self.postings.contains(*term, slot) {
+                return sum;
+            }
+            let shares = before.iter().filter(|(slot, _)| self.postings.contains(*term, *slot));
+            sum + weight * shares.fold(0.0, |max: f64, (_, share)| max.max(*share))
+        })
+    }
+
+    /// Whether a slot contains a term.
+    pub fn contains(&self, word: TermHash, slot: Slot) -> bool {
+        self.postings.contains(word, slot)
+    }
+
+    /// Calls `visit` with the slots of a range that contain a term.
+    pub fn for_each(&self, word: TermHash, range: RangeInclusive<Slot>, visit: impl FnMut(Slot)) {
+        self.postings.for_each(word, range, visit);
     }
 
     /// Writes the keyword overlap of each row of a chunk to `overlaps`.
@@ -235,16 +243,15 @@ mod tests {
     }
 
     #[test]
-    fn overlaps_of_few_rows_are_those_of_all() {
+    fn overlap_of_one_slot_is_that_of_all() {
         let index = index(&["red rare", "red blue", "red blue", "red", "white"]);
         let terms = index.query_terms(words("red rare blue unheard"), None, 5);
-        let (mut all, mut few) = (vec![0.0; CHUNK_ROWS], vec![7.0; CHUNK_ROWS]);
+        let mut all = vec![0.0; CHUNK_ROWS];
         index.keyword_overlaps(&terms, 0, &mut all);
-        index.keyword_overlaps_of(&terms, 0, &[4, 1, 0], &mut few);
-        for row in [4, 1, 0] {
-            assert_eq!(few[row].to_bits(), all[row].to_bits());
+        for slot in 0..5 {
+            let one = index.keyword_overlap(&terms, slot);
+            assert_eq!(one.to_bits(), all[slot as usize].to_bits());
         }
-        assert_eq!(few[2], 7.0, "other rows stay as they are");
         assert!(terms.overlap_max() > all[0] && terms.overlap_max() < 10.0);
     }
 

@@ -15,6 +15,7 @@ pub mod graph;
 pub mod heats;
 pub mod hnsw;
 pub mod inverted_index;
+pub mod overlaps;
 pub mod points;
 pub mod postings;
 pub mod saved;

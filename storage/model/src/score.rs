@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::MemoryId;
 
-/// Keyword overlap of a memory that contains every word of the query.
+/// Keyword overlap of a memory that contains every word of the query, before the factor of its form.
 pub const KEYWORD_OVERLAP_MAX: f64 = 10.0;
 
 /// Weights of the search score (the interface's `recall.*`).
@@ -48,7 +48,7 @@ impl Default for RecallWeights {
             temporal_max_boost: 0.4,
             temporal_decay_days: 7.0,
             namespace_boost: 0.1,
-            context_weight: 0.4,
+            context_weight: 0.5,
             superseded_factor: 0.3,
         }
     }
@@ -61,9 +61,9 @@ pub struct Factors {
     pub similarity: f64,
     /// Heat at the time of the search, 0 to 1.
     pub heat: f64,
-    /// Keyword overlap of the memory's own words, 0 to [`KEYWORD_OVERLAP_MAX`].
+    /// Keyword overlap of the memory's own words, at least 0.
     pub own: f64,
-    /// Keyword overlap that a memory created next to this one passes on, at least 0. See [`ScoreContext`].
+    /// Keyword overlap that memories created next to this one pass on, at least 0. See [`Passed`].
     pub neighbours: f64,
     /// 0 to `temporal_max_boost`.
     pub temporal_boost: f64,
@@ -105,18 +105,35 @@ impl Factors {
         Self { heat: 0.0, ..*self }.fused(weights)
     }
 
-    /// Sets `neighbours` so that `context` is added to the score. A score of 0 or less stays, as does
-    /// every score if keywords have no weight.
+    /// Sets `neighbours` so that what neighbours pass on is added to the score. A score of 0 or less stays,
+    /// as does every score if keywords have no weight.
     #[must_use]
-    pub fn with_context(self, context: &ScoreContext, weights: &RecallWeights) -> Self {
+    pub fn with_passed(self, passed: &Passed, weights: &RecallWeights) -> Self {
         // Not rounded: the factor of a low score is large.
         let score = self.unrounded(weights);
         if rounded(score) <= 0.0 || weights.keyword_weight == 0.0 {
             return self;
         }
         let own_factor = 1.0 + weights.keyword_weight * self.own;
-        let neighbours = context.added() / score * own_factor / weights.keyword_weight;
+        let context = passed.added() / score * own_factor / weights.keyword_weight;
+        let neighbours = passed.words_before + context;
         Self { neighbours, ..self }
+    }
+}
+
+/// What memories that were created next to a memory pass on to it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Passed {
+    /// The largest share of the score of a good result.
+    pub context: Option<ScoreContext>,
+    /// Keyword overlap of words that the memory lacks, and that the three memories before it have.
+    pub words_before: f64,
+}
+
+impl Passed {
+    /// What the context adds to the score.
+    pub fn added(&self) -> f64 {
+        self.context.map_or(0.0, |context| context.added())
     }
 }
 
@@ -128,11 +145,29 @@ pub struct ScoreContext {
     /// Score of the source with heat 0 and without context, above 0.
     pub source_score: f64,
     /// `context_weight`, times the factor of [`DAMPING`](Self::DAMPING), times the
-    /// [likeness](Self::likeness) of both.
+    /// [likeness](Self::likeness) of both, and the form of the memory.
     pub share: f64,
 }
 
+/// Where a neighbour stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Distance {
+    /// 0 for the nearest one of its side.
+    pub step: usize,
+    /// Whether it was created after the source.
+    pub is_later: bool,
+}
+
+impl Distance {
+    /// The next memory.
+    pub const NEXT: Self = Self { step: 0, is_later: true };
+}
+
 impl ScoreContext {
+    /// How much a word counts that the first, second or third memory before has.
+    pub const WORDS: [f64; 3] = [0.3, 0.2, 0.1];
+    /// Factor of the share that a short question passes on to the next memory.
+    pub const ANSWER_FACTOR: f64 = 1.5;
     /// Factors of the share for the first, second, … neighbour on each side. Further ones get
     /// nothing.
     pub const DAMPING: [f64; 5] = [1.0, 0.8, 0.64, 0.512, 0.4096];
@@ -175,15 +210,21 @@ mod tests {
         }
     }
 
+    /// Context of a source with this score.
+    fn passed(source_score: f64) -> Passed {
+        let context = ScoreContext { id: MemoryId([1; 16]), source_score, share: 0.4 };
+        Passed { context: Some(context), words_before: 0.0 }
+    }
+
     #[test]
     fn superseded_memories_score_less() {
         let weights = RecallWeights::default();
         let present = factors([0.5, 0.8, 5.0, 0.0, 0.0]);
         let old = Factors { superseded_factor: 0.3, ..present };
         assert_eq!(old.fused(&weights), rounded(present.fused(&weights) * 0.3));
-        let context = ScoreContext { id: MemoryId([1; 16]), source_score: 1.0, share: 0.4 };
+        let context = passed(1.0);
         let with_context =
-            |factors: Factors| factors.with_context(&context, &weights).fused(&weights);
+            |factors: Factors| factors.with_passed(&context, &weights).fused(&weights);
         assert!((with_context(old) - with_context(present) * 0.3).abs() < 2e-6);
         let opposite = Factors { similarity: -0.9, heat: 0.0, ..old };
         assert!(opposite.fused(&weights) < 0.0);
@@ -198,17 +239,20 @@ mod tests {
         let weights = RecallWeights::default();
         let source = factors([0.9, 1.0, 10.0, 0.0, 0.0]).without_heat(&weights);
         assert_eq!(source, rounded(0.9 * 0.7 * 2.5), "heat is not passed on");
-        let context = ScoreContext { id: MemoryId([1; 16]), source_score: source, share: 0.4 };
+        let context = passed(source);
         let alone = factors([0.1, 0.5, 1.0, 0.0, 0.1]);
-        let added = alone.with_context(&context, &weights).fused(&weights) - alone.fused(&weights);
+        let added = alone.with_passed(&context, &weights).fused(&weights) - alone.fused(&weights);
         assert!((added - source * 0.4).abs() < 2e-6);
         let low = factors([0.005_717_552_267, 0.0, 0.0, 0.0, 0.0]);
-        let added = low.with_context(&context, &weights).fused(&weights) - low.fused(&weights);
+        let added = low.with_passed(&context, &weights).fused(&weights) - low.fused(&weights);
         assert!((added - source * 0.4).abs() < 2e-6, "a low score is as exact: {added}");
         let opposite = factors([-0.9, 0.1, 0.0, 0.0, 0.0]);
-        assert_eq!(opposite.with_context(&context, &weights), opposite);
+        assert_eq!(opposite.with_passed(&context, &weights), opposite);
+        let with_words = Passed { words_before: 2.0, ..Passed::default() };
+        let found = alone.with_passed(&with_words, &weights);
+        assert_eq!((found.own, found.neighbours, found.keyword_overlap()), (1.0, 2.0, 3.0));
         let without_words = RecallWeights { keyword_weight: 0.0, ..weights };
-        assert_eq!(alone.with_context(&context, &without_words), alone);
+        assert_eq!(alone.with_passed(&context, &without_words), alone);
     }
 
     #[test]

@@ -40,7 +40,7 @@ use std::collections::HashMap;
 use index::Slot;
 use index::graph::NEAREST;
 use model::id::MemoryId;
-use model::score::{Factors, ScoreContext};
+use model::score::{Distance, Factors, Passed, RecallWeights, ScoreContext};
 use roaring::RoaringBitmap;
 
 use crate::search::query::SearchPlan;
@@ -64,7 +64,7 @@ impl SearchPlan<'_> {
         self.score(&mut best, 1.0, |scoring| scoring.score_slots(&candidates));
         let rarest = {
             let data = self.index.read();
-            data.words.rarest(&self.terms, data.live() / RAREST_SHARE) - &candidates
+            data.words.rarest(&self.terms.words, data.live() / RAREST_SHARE) - &candidates
         };
         self.score(&mut best, similarity_max, |scoring| scoring.score_slots(&rarest));
         let done = candidates | rarest;
@@ -127,13 +127,13 @@ const SOURCES: usize = 50;
 /// Exceeds the error of a rounded score.
 const ROUNDING: f64 = 1e-6;
 
-/// The largest context of each neighbour of a source, and the neighbour's slot.
-type Contexts = HashMap<MemoryId, (ScoreContext, Slot)>;
+/// Sources and their neighbours: what each neighbour gets, and its slot.
+type Contexts = HashMap<MemoryId, (Passed, Slot)>;
 
 /// The composition of a result's score.
 pub(super) struct Found {
     pub(super) factors: Factors,
-    pub(super) context: Option<ScoreContext>,
+    pub(super) passed: Passed,
 }
 
 impl SearchPlan<'_> {
@@ -146,52 +146,83 @@ impl SearchPlan<'_> {
         let _passing_on = child("context").entered();
         let mut contexts = self.contexts(&best[..best.len().min(SOURCES)]);
         let mut results = TopK::new(self.request.limit);
-        let push = |results: &mut TopK<Found>, contexts: &mut Contexts, id, alone: Factors| {
-            let context = contexts.remove(&id).map(|(context, _)| context);
-            let with = |context: &ScoreContext| alone.with_context(context, &self.weights);
-            let factors = context.as_ref().map_or(alone, with);
-            results.push(by_score(factors.fused(&self.weights)), id, || Found { factors, context });
-        };
         for (id, factors) in best {
-            push(&mut results, &mut contexts, id, factors);
+            self.push_with_context(&mut results, &mut contexts, id, factors);
         }
         // `best` has all matching memories, or any other has at most the score of its last one
         // before context.
         if let Some(rest_max) = rest_max {
-            let slots = contexts.values().filter(|(context, _)| {
-                !results.rejects(by_score(rest_max + context.added() + ROUNDING))
+            let slots = contexts.values().filter(|(passed, _)| {
+                let highest = rest_max + self.words_before_max(rest_max) + passed.added();
+                !results.rejects(by_score(highest + ROUNDING))
             });
             let slots: RoaringBitmap = slots.map(|(_, slot)| *slot).collect();
             for (id, factors) in self.scores_of(&slots).into_sorted() {
-                push(&mut results, &mut contexts, id, factors);
+                self.push_with_context(&mut results, &mut contexts, id, factors);
             }
         }
         (results.into_sorted().collect(), used_graph)
     }
 
+    /// Adds a memory to the results, with what its neighbours pass on.
+    fn push_with_context(
+        &self,
+        results: &mut TopK<Found>,
+        contexts: &mut Contexts,
+        id: MemoryId,
+        alone: Factors,
+    ) {
+        let mut passed = Passed::default();
+        if let Some((context, slot)) = contexts.remove(&id) {
+            let score = alone.unrounded(&self.weights);
+            let highest = score + self.words_before_max(score) + context.added() + ROUNDING;
+            if results.rejects(by_score(highest)) {
+                return;
+            }
+            let data = self.index.read();
+            let words_before = data.words_before(&self.terms, id) * data.form(&self.terms, slot);
+            passed = Passed { words_before, ..context };
+        }
+        let factors = alone.with_passed(&passed, &self.weights);
+        results.push(by_score(factors.fused(&self.weights)), id, || Found { factors, passed });
+    }
+
+    /// An upper bound of what words of memories before add to a score.
+    fn words_before_max(&self, score: f64) -> f64 {
+        let [nearest, ..] = ScoreContext::WORDS;
+        score.max(0.0) * self.weights.keyword_weight * nearest * self.terms.overlap_max()
+    }
+
     /// What the sources pass on.
     fn contexts(&self, sources: &[(MemoryId, Factors)]) -> Contexts {
         let mut contexts = Contexts::new();
-        if self.weights.context_weight == 0.0 || self.weights.keyword_weight == 0.0 {
+        let RecallWeights { context_weight, keyword_weight, .. } = self.weights;
+        if context_weight == 0.0 || keyword_weight == 0.0 {
             return contexts;
         }
         let data = self.index.read();
         for (id, factors) in sources {
+            let Some(slot) = data.slot(*id) else { continue };
+            contexts.entry(*id).or_insert((Passed::default(), slot));
             let source_score = factors.without_heat(&self.weights);
             if source_score <= 0.0 {
                 continue;
             }
-            data.visit_around(*id, |damping, (neighbour, slot), likeness| {
-                let share = self.weights.context_weight * damping;
+            let is_question = data.is_question(slot);
+            data.visit_around(*id, |distance, (neighbour, slot), likeness| {
+                let is_answer = is_question && distance == Distance::NEXT;
+                let factor = if is_answer { ScoreContext::ANSWER_FACTOR } else { 1.0 };
+                let share = context_weight * ScoreContext::DAMPING[distance.step] * factor;
                 let full = ScoreContext { id: *id, source_score, share };
                 // Sources come best first: of equal contexts, the first one stays.
-                let known = contexts.get(&neighbour).map_or(0.0, |(context, _)| context.added());
-                if full.added() <= known {
+                let (passed, _) = contexts.entry(neighbour).or_insert((Passed::default(), slot));
+                if full.added() * self.terms.form_max() <= passed.added() {
                     return;
                 }
-                let context = ScoreContext { share: share * likeness(), ..full };
-                if context.added() > known {
-                    contexts.insert(neighbour, (context, slot));
+                let share = share * likeness() * data.form(&self.terms, slot);
+                let context = ScoreContext { share, ..full };
+                if context.added() > passed.added() {
+                    passed.context = Some(context);
                 }
             });
         }

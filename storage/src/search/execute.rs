@@ -7,7 +7,7 @@ use index::data::TenantIndex;
 use model::edge::SUPERSEDES;
 use model::id::{MemoryId, TenantId, Timestamp};
 use model::memory::Memory;
-use model::score::{Factors, RecallWeights};
+use model::score::{Factors, Passed, RecallWeights};
 use model::temporal::Window;
 use model::thermo::Thermo;
 
@@ -64,12 +64,12 @@ impl Reader {
         let reading = child("rows").entered();
         let snapshot = engine.state.snapshot();
         let mut hits = Vec::new();
-        for (id, Found { factors, context }) in best {
+        for (id, Found { factors, passed }) in best {
             let record = snapshot.memory_record(tenant, id, &thermo, now)?;
             let score = factors.fused(&weights);
             let record = record.filter(|record| request.filter.matches(&record.memory));
             let (factors, via) = (Some(factors), None);
-            hits.extend(record.map(|record| Hit { record, score, factors, context, weights, via }));
+            hits.extend(record.map(|record| Hit { record, score, factors, passed, weights, via }));
         }
         if request.filter.tier == TierFilter::Cold {
             traverse(&snapshot, tenant, request, &thermo, now, &mut hits)?;
@@ -193,7 +193,7 @@ fn traverse(
             && via.score() > hit.score
         {
             (hit.score, hit.via) = (via.score(), Some(via));
-            (hit.factors, hit.context) = (None, None);
+            (hit.factors, hit.passed) = (None, Passed::default());
         }
     }
     for (id, via) in reached {
@@ -203,7 +203,7 @@ fn traverse(
             record,
             score: via.score(),
             factors: None,
-            context: None,
+            passed: Passed::default(),
             weights: thermo.recall,
             via: Some(via),
         }));

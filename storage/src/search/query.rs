@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use index::chunk::RowRef;
 use index::data::TenantIndex;
-use index::inverted_index::{QUERY_WORDS_MAX, QueryTerms};
+use index::inverted_index::QUERY_WORDS_MAX;
+use index::overlaps::OverlapTerms;
 use jiff::tz::TimeZone;
 use model::id::{MemoryId, Timestamp};
 use model::memory::MemoryRecord;
-use model::score::{Factors, RecallWeights, ScoreContext, rounded};
+use model::score::{Factors, Passed, RecallWeights, rounded};
 use model::sq8::Code;
 use model::temporal::{Window, window};
 use text::tokenizer::content_words;
@@ -46,8 +47,8 @@ pub struct Hit {
     pub score: f64,
     /// Factors of the score. `None` if an edge gave the score, see `via`.
     pub factors: Option<Factors>,
-    /// The memory that gave `neighbours`, if one did.
-    pub context: Option<ScoreContext>,
+    /// What gave `neighbours`.
+    pub passed: Passed,
     /// Weights of the factors.
     pub weights: RecallWeights,
     /// The edge that gave the score, if one did.
@@ -122,7 +123,7 @@ pub(crate) struct SearchPlan<'a> {
     pub(super) request: &'a SearchRequest,
     pub(super) weights: RecallWeights,
     pub(super) now: Timestamp,
-    pub(super) terms: QueryTerms,
+    pub(super) terms: OverlapTerms,
     /// Number of the caller's namespace, if it contains memories.
     home: Option<u32>,
     /// Time window of the query's temporal expression.
@@ -151,7 +152,7 @@ impl<'a> SearchPlan<'a> {
                 request.home_namespace.as_deref().and_then(|name| data.namespaces.number(name));
             let Filter { namespace, access, .. } = &request.filter;
             let visible = data.namespaces.visible(namespace.as_deref(), access);
-            (data.words.query_terms(words, visible.as_deref(), data.live()), home)
+            (data.overlap_terms(&request.query, words, visible.as_deref()), home)
         };
         let code = request.vector.as_deref().map(Code::of);
         Self { index, request, weights, now, terms, home, window, window_first, code }

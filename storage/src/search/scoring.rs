@@ -9,7 +9,7 @@
 use index::chunk::{Chunk, RowRef};
 use index::data::IndexData;
 use index::{CHUNK_ROWS, chunk_of, row_of, slot_at};
-use model::score::{Factors, KEYWORD_OVERLAP_MAX};
+use model::score::Factors;
 use model::simd::dispatch;
 use roaring::RoaringBitmap;
 
@@ -100,7 +100,7 @@ impl<'a> Scoring<'a> {
         if overlap_min > 0.0 && plan.terms.overlap_max() < overlap_min {
             return;
         }
-        data.words.keyword_overlaps(&plan.terms, number, &mut self.overlaps);
+        data.overlaps(&plan.terms, number, chunk, &mut self.overlaps);
         let has_enough = |any: bool, overlap: &f64| any | (*overlap >= overlap_min);
         if overlap_min > 0.0 && !self.overlaps.iter().fold(false, has_enough) {
             return;
@@ -138,7 +138,7 @@ impl<'a> Scoring<'a> {
     /// Reads overlaps and heats of the present rows: of few one by one, of many with all others.
     fn read_rows(&mut self, data: &IndexData, number: usize, chunk: &Chunk) {
         let plan = self.plan;
-        data.words.keyword_overlaps_of(&plan.terms, number, &self.rows, &mut self.overlaps);
+        data.overlaps_of(&plan.terms, number, chunk, &self.rows, &mut self.overlaps);
         if self.rows.len() > FEW_ROWS {
             return chunk.heat_bounds.upper_bounds(plan.now, &mut self.heats);
         }
@@ -221,7 +221,7 @@ struct BoundWeights {
 impl BoundWeights {
     fn new(plan: &SearchPlan<'_>) -> Self {
         let weights = &plan.weights;
-        let highest = plan.factors_max(1.0, 1.0, KEYWORD_OVERLAP_MAX);
+        let highest = plan.factors_max(1.0, 1.0, plan.terms.overlap_max());
         let boost = (1.0 + highest.temporal_boost) * (1.0 + highest.namespace_boost);
         Self {
             similarity: weights.similarity_weight as f32,

@@ -5,11 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::tz::TimeZone;
 use storage::model::decay::{Decay, heat};
 use storage::model::heat::Anchor;
-use storage::model::score::{Factors, KEYWORD_OVERLAP_MAX, RecallWeights, rounded};
+use storage::model::score::{Factors, KEYWORD_OVERLAP_MAX, Passed, RecallWeights, ScoreContext};
 use storage::model::temporal::window;
+use storage::text::form::{TextForm, named_authors, question_term};
+use storage::text::term::TermHash;
 use storage::text::tokenizer::{content_words, words};
 
 use crate::common::*;
+
+/// The side of the memories that were created before.
+const BEFORE: bool = false;
 
 /// The properties of a memory that a search reads.
 pub struct Candidate {
@@ -23,6 +28,13 @@ impl Candidate {
     pub fn new(memory: Memory, anchor: Anchor, vector: Vec<f32>) -> Self {
         let words = words(memory.texts()).into_iter().collect();
         Self { memory, anchor, vector, words }
+    }
+
+    /// The factor of its keyword overlap.
+    fn form(&self, authors: &[TermHash]) -> f64 {
+        let TextForm { factor, terms } = TextForm::of(&self.memory.label);
+        let is_named = authors.iter().any(|term| terms.contains(term));
+        f64::from(factor) * if is_named { 1.2 } else { 1.0 }
     }
 }
 
@@ -63,6 +75,9 @@ impl BruteForce {
             .map_or(request.query.as_str().into(), |window| window.subject(&request.query));
         let query_words = self.query_words(request, &subject);
         let total: f64 = query_words.iter().map(|(idf, ..)| idf).sum();
+        let authors = named_authors(&request.query);
+        let forms: BTreeMap<_, _> =
+            self.0.iter().map(|(id, it)| (*id, it.form(&authors))).collect();
         let factors = |(id, candidate): (&MemoryId, &Candidate)| {
             let matched = query_words.iter().filter(|(.., word)| candidate.words.contains(word));
             let matched: f64 = matched.map(|(idf, share, _)| idf * share).sum();
@@ -73,7 +88,7 @@ impl BruteForce {
             let factors = Factors {
                 similarity: f64::from(similarity.clamp(-1.0, 1.0)),
                 heat: heat(&candidate.anchor, Decay::of(&candidate.memory, thermo), now),
-                own: if total > 0.0 { overlap } else { 0.0 },
+                own: if total > 0.0 { overlap * forms[id] } else { 0.0 },
                 neighbours: 0.0,
                 temporal_boost: window.as_ref().map_or(0.0, |window| {
                     let days = window.days_outside(candidate.memory.created_at);
@@ -93,18 +108,64 @@ impl BruteForce {
         let fused = |(_, factors): &(_, Factors)| factors.fused(&weights);
         scores.sort_by(|l, r| fused(r).total_cmp(&fused(l)).then(l.0.cmp(&r.0)));
         let sources = &scores[..scores.len().min(50)];
-        let contexts = self.contexts(sources, &weights);
+        let around = self.around();
+        let contexts = self.contexts(sources, &weights, &around, &forms);
         let total = |it: &(MemoryId, Factors)| {
-            let context = contexts
-                .get(&it.0)
-                .copied()
-                .filter(|_| fused(it) > 0.0 && weights.keyword_weight > 0.0);
-            (rounded(fused(it) + context.unwrap_or(0.0)), it.0)
+            let Some(context) = contexts.get(&it.0).filter(|_| weights.keyword_weight > 0.0) else {
+                return (fused(it), it.0);
+            };
+            let mut words_before = 0.0;
+            for (idf, share, word) in &query_words {
+                let part = |(side, step, other): &(bool, usize, MemoryId)| match step {
+                    0..3 if *side == BEFORE && self.0[other].words.contains(word) => {
+                        [0.3, 0.2, 0.1][*step] * self.likeness(it.0, *other)
+                    }
+                    _ => 0.0,
+                };
+                let parts = around[&it.0].iter().map(part).fold(0.0, f64::max);
+                if !self.0[&it.0].words.contains(word) {
+                    words_before += KEYWORD_OVERLAP_MAX * idf * share * parts / total;
+                }
+            }
+            let words_before = words_before * forms[&it.0];
+            let source = ScoreContext { id: it.0, source_score: *context, share: 1.0 };
+            let passed = Passed { context: Some(source), words_before };
+            (it.1.with_passed(&passed, &weights).fused(&weights), it.0)
         };
         let mut totals: Vec<_> = scores.iter().map(total).collect();
         totals.sort_by(|l, r| r.0.total_cmp(&l.0).then(l.1.cmp(&r.1)));
         totals.truncate(request.limit);
         totals
+    }
+
+    /// The memories next to each memory: the side, how many are between, and the id.
+    fn around(&self) -> BTreeMap<MemoryId, Vec<(bool, usize, MemoryId)>> {
+        let mut by_age: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        for (id, candidate) in &self.0 {
+            let memory = &candidate.memory;
+            by_age.entry(&memory.namespace).or_default().push((memory.created_at, *id));
+        }
+        let mut around = BTreeMap::new();
+        for ages in by_age.values_mut() {
+            ages.sort_unstable();
+            for (place, (at, id)) in ages.iter().enumerate() {
+                let is_near = |(_, (other, _)): &(usize, &(Timestamp, MemoryId))| {
+                    (at.0 - other.0).abs() <= 3_600_000_000
+                };
+                let (older, newer) = (ages[..place].iter().rev(), ages[place + 1..].iter());
+                let older = older.take(5).enumerate().take_while(is_near);
+                let newer = newer.take(5).enumerate().take_while(is_near);
+                let older = older.map(|(step, (_, other))| (BEFORE, step, *other));
+                let newer = newer.map(|(step, (_, other))| (!BEFORE, step, *other));
+                around.insert(*id, older.chain(newer).collect());
+            }
+        }
+        around
+    }
+
+    fn likeness(&self, one: MemoryId, other: MemoryId) -> f64 {
+        let cosine = f64::from(dot(&self.0[&one].vector, &self.0[&other].vector));
+        (cosine / 0.3).clamp(0.0, 1.0)
     }
 
     /// The words of a query, each with its weight and the share of it that counts.
@@ -135,36 +196,30 @@ impl BruteForce {
         content_words(subject, usize::MAX).into_iter().map(term).collect()
     }
 
-    /// What the sources add to the scores of the memories next to them.
+    /// What the sources add to the scores of the memories next to them; 0 for those that get words only.
     fn contexts(
         &self,
         sources: &[(MemoryId, Factors)],
         weights: &RecallWeights,
+        around: &BTreeMap<MemoryId, Vec<(bool, usize, MemoryId)>>,
+        forms: &BTreeMap<MemoryId, f64>,
     ) -> BTreeMap<MemoryId, f64> {
-        let mut by_age: BTreeMap<&str, Vec<_>> = BTreeMap::new();
-        for (id, candidate) in &self.0 {
-            let memory = &candidate.memory;
-            by_age.entry(&memory.namespace).or_default().push((memory.created_at, *id));
-        }
-        by_age.values_mut().for_each(|ages| ages.sort_unstable());
         let mut contexts = BTreeMap::new();
+        if weights.context_weight == 0.0 {
+            return contexts;
+        }
         for (source, factors) in sources {
-            let memory = &self.0[source].memory;
-            let (at, own) = (memory.created_at, &by_age[memory.namespace.as_str()]);
-            let place = own.binary_search(&(at, *source)).unwrap();
-            let (older, newer) = (own[..place].iter().rev(), own[place + 1..].iter());
-            for side in [older.take(5).collect::<Vec<_>>(), newer.take(5).collect()] {
-                for (step, (created_at, id)) in side.into_iter().enumerate() {
-                    let seconds = (at.0 - created_at.0).abs() as f64 / 1e6;
-                    let cosine = f64::from(dot(&self.0[source].vector, &self.0[id].vector));
-                    let likeness = (cosine / 0.3).clamp(0.0, 1.0);
-                    let share = weights.context_weight * 0.8_f64.powi(step as i32) * likeness;
-                    let meaning = Factors { heat: 0.0, ..*factors }.fused(weights);
-                    if seconds <= 3_600.0 && meaning > 0.0 {
-                        let best: &mut f64 = contexts.entry(*id).or_default();
-                        *best = best.max(meaning * share);
-                    }
-                }
+            contexts.entry(*source).or_insert(0.0);
+            let meaning = Factors { heat: 0.0, ..*factors }.fused(weights);
+            let is_question =
+                TextForm::of(&self.0[source].memory.label).terms.contains(&question_term());
+            for (side, step, id) in around[source].iter().filter(|_| meaning > 0.0) {
+                let answers = is_question && (*side, *step) == (!BEFORE, 0);
+                let share = weights.context_weight * 0.8_f64.powi(*step as i32);
+                let share = share * if answers { 1.5 } else { 1.0 };
+                let share = share * self.likeness(*source, *id) * forms[id];
+                let best: &mut f64 = contexts.entry(*id).or_default();
+                *best = best.max(meaning * share);
             }
         }
         contexts

@@ -10,9 +10,9 @@ use storage::model::receipt::ReceiptRequest;
 
 use crate::common::*;
 
-pub const WORDS: [&str; 12] = [
+pub const WORDS: [&str; 13] = [
     "red", "blue", "fox", "house", "deploy", "rollback", "coffee", "Paris", "京都", "größe",
-    "train", "the",
+    "train", "the", "Ann",
 ];
 const TAGS: [&str; 3] = ["work", "home", "京都"];
 pub const NAMESPACES: [&str; 3] = ["default", "atlas", "garden"];
@@ -43,9 +43,16 @@ impl Random {
         items[self.below(items.len())].clone()
     }
 
+    /// A text of any form: a few are long, and some have an author or are questions.
     pub fn text(&mut self) -> String {
-        let count = 1 + self.below(5);
-        (0..count).map(|_| self.pick(&WORDS)).collect::<Vec<_>>().join(" ")
+        let most = if self.chance(3) { 150 } else { 5 };
+        let count = 1 + self.below(most);
+        let words = (0..count).map(|_| self.pick(&WORDS)).collect::<Vec<_>>().join(" ");
+        match self.below(10) {
+            0 => format!("Ann Keller: my {words}"),
+            1 => format!("{words}?"),
+            _ => words,
+        }
     }
 
     pub fn heat(&mut self) -> f32 {
