@@ -6,12 +6,14 @@
 //! lockless transposition table", 2002).
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ahash::RandomState;
 use rust_stemmers::{Algorithm, Stemmer};
 
+use crate::Step;
 use crate::term::{TermHash, WORD_BYTES_MAX, is_stop_word};
 
 /// Sets of the cache, one per cache line: 512 KiB for 32,768 words, so that the caches of the
@@ -79,11 +81,25 @@ fn has_stem(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
+/// Irregular forms, each with its base.
+static IRREGULAR: LazyLock<HashMap<&str, &str, RandomState>> = LazyLock::new(|| {
+    let lines = include_str!("irregular_forms.txt").lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(' ')).collect()
+});
+
+/// The base of an irregular form: "go" of "went". Other words are returned as they are.
+fn base(word: &str) -> &str {
+    if !Step::IrregularForms.is_on() {
+        return word;
+    }
+    IRREGULAR.get(word).copied().unwrap_or(word)
+}
+
 /// The stem of a lower-case word if it has ASCII letters only, otherwise the word; at most
 /// [`WORD_BYTES_MAX`] bytes of it.
 pub fn stem(word: &str) -> Cow<'_, str> {
     let stem = match has_stem(word) && !is_stop_word(word) {
-        true => Stemmer::create(Algorithm::English).stem(word),
+        true => Stemmer::create(Algorithm::English).stem(base(word)),
         false => word.into(),
     };
     let end = stem.floor_char_boundary(WORD_BYTES_MAX);
