@@ -153,7 +153,7 @@ bench-large: setup
 	    --binary $(CARGO_TARGET_DIR)/release/hearth-under-test --chroma "$(CACHE)/chroma-1.5.9"
 
 # How well searches answer questions; docs/search.md has the table.
-EVAL_OPTIONS ?=
+EVAL_OPTIONS ?= --steps
 eval: setup
 	@python3 deploy/setup/glosses.py "$(CACHE)"
 	@python3 deploy/setup/questions.py "$(CACHE)"

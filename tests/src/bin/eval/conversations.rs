@@ -24,7 +24,7 @@ pub(crate) fn scenes() -> Set {
 
 /// Reads both halves; `add` adds a scene of the namespace, `scenes` of which are one.
 fn read(scenes_per_namespace: usize, add: fn(&mut Set, &Value, &str, bool)) -> Set {
-    let mut set = Set { memories: Vec::new(), questions: Vec::new() };
+    let mut set = Set::default();
     for (file, is_test) in [("friendsqa_dev.json", false), ("friendsqa_tst.json", true)] {
         let text = fs::read_to_string(cache().join("questions").join(file));
         let document: Value =

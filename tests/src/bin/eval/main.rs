@@ -1,25 +1,26 @@
 //! The quality of search: how often one of the first results answers a question. Five sets
 //! of questions, each in two halves: choose values by `dev`, and believe `test`.
 //!
-//! `eval --set recall.context_weight=0` measures other settings. docs/search.md has the results.
+//! `eval --set recall.context_weight=0` measures other settings, and `eval --steps` also measures the ranking
+//! without each of its steps, and by similarity alone. docs/search.md has the results.
 
+mod chats;
 mod conversations;
 mod definitions;
 mod notes;
+mod vectors;
 
 use std::collections::BTreeMap;
 
-use api::EmbedScope;
 use clap::Parser;
-use futures::executor::block_on;
-use node::embed::{Pool, Session};
 use storage::model::id::Timestamp;
 use storage::model::vector::Vector;
+use storage::text::Step;
 use storage::{Filter, NewMemory, Options, SearchRequest};
 use tests::engine::{Engine, MODEL, TENANT, configure, memory_id, new_memory};
-use tests::installed_model;
 
-const DIMENSION: usize = 384;
+use crate::vectors::{DIMENSION, Vectors};
+
 /// Results per search.
 const LIMIT: usize = 100;
 
@@ -29,6 +30,23 @@ struct Arguments {
     /// A setting of the tenant, such as recall.context_weight=0. Repeatable.
     #[arg(long = "set", value_parser = setting)]
     settings: Vec<(String, f64)>,
+    /// Leaves out a step of the ranking. Repeatable.
+    #[arg(long, value_parser = step)]
+    without: Vec<Step>,
+    /// Measures only sets whose names begin so. Repeatable.
+    #[arg(long)]
+    only: Vec<String>,
+    /// Ranks by similarity alone.
+    #[arg(long)]
+    cosine: bool,
+    /// Then measures also without each step, and by similarity alone.
+    #[arg(long)]
+    steps: bool,
+}
+
+fn step(name: &str) -> Result<Step, String> {
+    let found = Step::ALL.into_iter().find(|(known, _)| *known == name);
+    found.map(|(_, step)| step).ok_or_else(|| "no step".into())
 }
 
 fn setting(text: &str) -> Result<(String, f64), String> {
@@ -37,6 +55,7 @@ fn setting(text: &str) -> Result<(String, f64), String> {
 }
 
 /// Memories and questions about them.
+#[derive(Default)]
 pub(crate) struct Set {
     /// Namespace and text of each memory, in the order of creation.
     pub(crate) memories: Vec<(String, String)>,
@@ -90,19 +109,33 @@ impl Sums {
 
 fn main() {
     let arguments = Arguments::parse();
+    for step in &arguments.without {
+        step.leave_out();
+    }
+    if arguments.steps {
+        return measure_steps();
+    }
     println!("| questions about | half | number | any@1 | any@5 | any@10 | MRR | nDCG@10 |");
     println!("|---|---|---:|---:|---:|---:|---:|---:|");
-    let (manifest, runtime) = installed_model();
-    let session = Session::open(runtime, manifest).expect("a session");
-    let pool = Pool::start(manifest.model(), vec![Box::new(session)]);
-    let embed = |text: &str| {
-        let scope = EmbedScope { tenant: TENANT, key: None };
-        block_on(pool.embed(scope, text.into())).expect("a vector").1
-    };
-    let short = [conversations::utterances(), definitions::set(), notes::set()];
-    for set in short.into_iter().chain([conversations::scenes(), definitions::lists()]) {
+    let mut settings = arguments.settings;
+    if arguments.cosine {
+        let zeros = ["heat_weight", "keyword_weight", "temporal_max_boost", "context_weight"];
+        settings.extend(zeros.map(|name| (format!("recall.{name}"), 0.0)));
+    }
+    let mut vectors = Vectors::open();
+    let mut sets = vec![conversations::utterances(), definitions::set(), notes::set()];
+    sets.extend([conversations::scenes(), definitions::lists()]);
+    match chats::messages() {
+        Some(set) => sets.push(set),
+        None => eprintln!("eval: without the agent chats: HEARTH_CHATS names no file"),
+    }
+    for set in sets {
+        let kind = set.questions[0].kind;
+        if !arguments.only.is_empty() && !arguments.only.iter().any(|name| kind.starts_with(name)) {
+            continue;
+        }
         let mut rows: BTreeMap<(&str, bool), Sums> = BTreeMap::new();
-        measure(&set, &arguments.settings, &embed, &mut rows);
+        measure(&set, &settings, &mut vectors, &mut rows);
         for ((kind, is_test), sums) in rows {
             let half = if is_test { "test" } else { "dev" };
             println!("| {kind} | {half} | {} |", sums.row());
@@ -110,17 +143,32 @@ fn main() {
     }
 }
 
+/// Prints a table for each variant. Each has a process of its own: stems of words are cached.
+fn measure_steps() {
+    let run = |heading: &str, options: &[&str]| {
+        println!("\n{heading}\n");
+        let program = std::env::current_exe().expect("a path");
+        let status = std::process::Command::new(program).args(options).status();
+        assert!(status.expect("it starts").success(), "{heading}");
+    };
+    run("All steps", &[]);
+    run("Similarity alone", &["--cosine"]);
+    for (name, _) in Step::ALL {
+        run(&format!("Without {name}"), &["--without", name]);
+    }
+}
+
 fn measure(
     set: &Set,
     settings: &[(String, f64)],
-    embed: &impl Fn(&str) -> Vec<f32>,
+    vectors: &mut Vectors,
     rows: &mut BTreeMap<(&str, bool), Sums>,
 ) {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     let changes: Vec<_> = settings.iter().map(|(name, value)| configure(name, *value)).collect();
     engine.run(1, &changes);
     let memories = set.memories.iter().enumerate().map(|(number, (namespace, text))| {
-        let vector = Vector::quantise(MODEL, &embed(text)).expect("a direction");
+        let vector = Vector::quantise(MODEL, &vectors.of(text)).expect("a direction");
         let memory = new_memory(memory_id(number as u64), text);
         NewMemory { vector, namespace: namespace.clone(), initial_heat: 0.8, ..memory }
     });
@@ -130,7 +178,7 @@ fn measure(
         let namespace = Some(question.namespace.clone());
         let request = SearchRequest {
             query: question.text.clone(),
-            vector: Some(embed(&question.text)),
+            vector: Some(vectors.of(&question.text)),
             filter: Filter { namespace, ..Filter::default() },
             limit: LIMIT,
             ..SearchRequest::default()

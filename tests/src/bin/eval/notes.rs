@@ -87,7 +87,7 @@ type Note = (String, Vec<(&'static str, String)>);
 
 pub(crate) fn set() -> Set {
     let patterns = [person, price, commit, phone, german, chinese];
-    let mut set = Set { memories: Vec::new(), questions: Vec::new() };
+    let mut set = Set::default();
     // The notes of all patterns take turns, so that neighbours have nothing in common.
     for number in 0..NOTES {
         for pattern in patterns {
