@@ -3,7 +3,6 @@
 //! writers wait briefly.
 
 use std::borrow::Cow;
-use std::cell::LazyCell;
 use std::sync::Arc;
 
 use half::f16;
@@ -12,7 +11,6 @@ use model::id::{KeyId, MemoryId, Timestamp};
 use model::journal::JournalPart;
 use model::memory::{Memory, Tier};
 use model::receipt::Retention;
-use model::score::{Distance, ScoreContext};
 use model::sq8::Code;
 use model::tenant::Tenant;
 use model::vector::{HalfVector, Vector, VectorFault};
@@ -23,7 +21,7 @@ use text::form::TextForm;
 use text::term::TermHash;
 use text::tokenizer::document_words;
 
-use crate::attributes::{Attributes, Namespaces};
+use crate::attributes::{Age, Attributes, Namespaces};
 use crate::chunk::Chunk;
 use crate::counts::{JournalCounts, ReceiptCounts};
 use crate::coverage::{GraphCoverage, Restored};
@@ -207,25 +205,24 @@ impl IndexData {
         self.chunks[chunk_of(slot)].row(row_of(slot)).attributes().namespace()
     }
 
-    /// Calls `visit` with the memories that may get context from `id`: their distance, id and slot, and
-    /// a function for their [likeness](ScoreContext::likeness), which is slow.
-    pub fn visit_around(
+    /// A memory and those created next to it in its namespace, oldest first: up to `older` before it, and
+    /// `newer` after it. And its place among them.
+    pub fn around(
         &self,
         id: MemoryId,
-        mut visit: impl FnMut(Distance, (MemoryId, Slot), &dyn Fn() -> f64),
-    ) {
-        let Some(slot) = self.slot(id) else { return };
+        older: usize,
+        newer: usize,
+    ) -> Option<(Vec<(Age, Slot)>, usize)> {
+        let slot = self.slot(id)?;
         let at = self.chunks[chunk_of(slot)].row(row_of(slot)).created_at();
-        let vector = LazyCell::new(|| self.vector_of(slot).1.components());
-        let gap_max = ScoreContext::GAP_MAX.as_micros() as i64;
-        let sides = self.namespaces.around(self.namespace_of(slot), (at, id));
-        for (side, is_later) in sides.into_iter().zip([false, true]) {
-            let near = side.take_while(|((other, _), _)| (at.0 - other.0).abs() <= gap_max);
-            for (step, ((_, neighbour), other)) in (0..ScoreContext::DAMPING.len()).zip(near) {
-                let likeness = || ScoreContext::likeness(self.vector_of(*other).1.cosine(&vector));
-                visit(Distance { step, is_later }, (*neighbour, *other), &likeness);
-            }
-        }
+        let [before, after] = self.namespaces.around(self.namespace_of(slot), (at, id));
+        let copied = |(age, slot): (&Age, &Slot)| (*age, *slot);
+        let mut near: Vec<_> = before.take(older).map(copied).collect();
+        near.reverse();
+        let place = near.len();
+        near.push(((at, id), slot));
+        near.extend(after.take(newer).map(copied));
+        Some((near, place))
     }
 
     pub fn next_graph_task(&mut self, exact_max: usize) -> Option<GraphTask> {

@@ -22,6 +22,7 @@ use crate::{CHUNK_ROWS, Slot, slot_at};
 
 /// Maximum number of terms per query. Long queries rely on their vector.
 pub const QUERY_WORDS_MAX: usize = 128;
+const _: () = assert!(QUERY_WORDS_MAX <= u128::BITS as usize);
 
 /// Maximum number of words per query that are looked up with other letters, some hundred times.
 const CORRECTED_MAX: usize = 4;
@@ -45,6 +46,27 @@ impl QueryTerms {
         /// Exceeds the rounding errors of all sums.
         const ROUNDED_UP: f64 = 1.0 + 1e-9;
         self.weights.iter().map(|(weight, _)| weight).sum::<f64>() * ROUNDED_UP
+    }
+
+    /// The overlap of terms that a memory lacks, and others have: each with the largest share of one that has
+    /// it. Terms are bits as in [`FoundWords`].
+    pub fn overlap_before(&self, own: u128, before: &[(u128, f64)]) -> f64 {
+        let missing = self.weights.iter().enumerate().filter(|(at, _)| own >> at & 1 == 0);
+        missing.fold(0.0, |sum, (at, (weight, _))| {
+            let shares = before.iter().filter(|(found, _)| found >> at & 1 == 1);
+            sum + weight * shares.fold(0.0, |max: f64, (_, share)| max.max(*share))
+        })
+    }
+}
+
+/// The slots that contain the terms of a query.
+pub struct FoundWords<'a>(Vec<Cow<'a, RoaringBitmap>>);
+
+impl FoundWords<'_> {
+    /// The terms that a slot contains, a bit each: a query has up to [`QUERY_WORDS_MAX`].
+    pub fn in_slot(&self, slot: Slot) -> u128 {
+        let terms = self.0.iter().enumerate();
+        terms.fold(0, |found, (at, slots)| found | u128::from(slots.contains(slot)) << at)
     }
 }
 
@@ -144,16 +166,9 @@ impl InvertedIndex {
         })
     }
 
-    /// The keyword overlap of the words that a slot lacks, and that slots before it contain: each with the
-    /// largest share of a slot that has it.
-    pub fn overlap_before(&self, query: &QueryTerms, slot: Slot, before: &[(Slot, f64)]) -> f64 {
-        query.weights.iter().fold(0.0, |sum, (weight, term)| {
-            if self.postings.contains(*term, slot) {
-                return sum;
-            }
-            let shares = before.iter().filter(|(slot, _)| self.postings.contains(*term, *slot));
-            sum + weight * shares.fold(0.0, |max: f64, (_, share)| max.max(*share))
-        })
+    /// The slots of each term of a query.
+    pub fn found_words(&self, query: &QueryTerms) -> FoundWords<'_> {
+        FoundWords(query.weights.iter().map(|(_, term)| self.postings.slots(*term)).collect())
     }
 
     /// Whether a slot contains a term.

@@ -7,8 +7,6 @@
 //!
 //! [`crate::inverted_index`] computes `words`, and [`text::form`] says what the form of a text is.
 
-use model::id::MemoryId;
-use model::score::ScoreContext;
 use roaring::RoaringBitmap;
 use text::Step;
 use text::form::{named_authors, question_term};
@@ -116,25 +114,6 @@ impl IndexData {
     fn author_factor(&self, terms: &OverlapTerms, slot: Slot) -> f64 {
         let is_named = terms.authors.iter().any(|term| self.facets.contains(*term, slot));
         if is_named { AUTHOR_FACTOR } else { 1.0 }
-    }
-
-    /// The overlap of the words that a memory lacks, and that the three memories before it have: each
-    /// with the largest share that one of them gives.
-    pub fn words_before(&self, terms: &OverlapTerms, id: MemoryId) -> f64 {
-        if !Step::WordsBefore.is_on() {
-            return 0.0;
-        }
-        let mut before = Vec::new();
-        self.visit_around(id, |distance, (_, other), likeness| {
-            if let Some(share) = ScoreContext::WORDS.get(distance.step)
-                && !distance.is_later
-                && self.words.keyword_overlap(&terms.words, other) > 0.0
-            {
-                before.push((other, share * likeness()));
-            }
-        });
-        let Some(slot) = self.slot(id).filter(|_| !before.is_empty()) else { return 0.0 };
-        self.words.overlap_before(&terms.words, slot, &before)
     }
 
     /// Whether a slot has a short question.

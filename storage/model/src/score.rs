@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::MemoryId;
+use crate::id::{MemoryId, Timestamp};
 
 /// Keyword overlap of a memory that contains every word of the query, before the factor of its form.
 pub const KEYWORD_OVERLAP_MAX: f64 = 10.0;
@@ -149,20 +149,6 @@ pub struct ScoreContext {
     pub share: f64,
 }
 
-/// Where a neighbour stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Distance {
-    /// 0 for the nearest one of its side.
-    pub step: usize,
-    /// Whether it was created after the source.
-    pub is_later: bool,
-}
-
-impl Distance {
-    /// The next memory.
-    pub const NEXT: Self = Self { step: 0, is_later: true };
-}
-
 impl ScoreContext {
     /// How much a word counts that the first, second or third memory before has.
     pub const WORDS: [f64; 3] = [0.3, 0.2, 0.1];
@@ -174,7 +160,12 @@ impl ScoreContext {
     /// Cosine of source and neighbour from which the whole share is passed on.
     const FULL_COSINE: f64 = 0.3;
     /// Largest difference between the times of creation.
-    pub const GAP_MAX: Duration = Duration::from_secs(3_600);
+    const GAP_MAX: Duration = Duration::from_secs(3_600);
+
+    /// Whether two times of creation are near enough.
+    pub fn is_near(one: Timestamp, other: Timestamp) -> bool {
+        one.0.abs_diff(other.0) <= Self::GAP_MAX.as_micros() as u64
+    }
 
     /// How much of the share a neighbour gets whose cosine to the source is this: 0 to 1. What has
     /// nothing to do with a result gets no context from it.

@@ -1,6 +1,6 @@
-//! Finds the memories with the best scores, and those created next to them. Every returned score is
-//! exact. Without the graph the results are exact too: a memory is skipped only if its score cannot be among the
-//! best.
+//! Finds the memories with the best scores, before those next to them pass something on
+//! (`search::context`). Every returned score is exact. Without the graph the results are exact too: a
+//! memory is skipped only if its score cannot be among the best.
 //!
 //! # Pruning by upper bounds
 //!
@@ -26,27 +26,15 @@
 //!
 //! A caller to whom namespaces are closed gets an exact scan: which neighbours the graph misses depends
 //! on the memories that are closed to it.
-//!
-//! # Context
-//!
-//! Memories that were created next to a good result are found too. In a conversation that is stored
-//! message by message, the answer often follows the message with the words of the question.
-//!
-//! Each of the best memories passes a share of its score on to its neighbours in the order of
-//! creation within its namespace ([`ScoreContext`]). A memory gets the largest of these shares.
 
-use std::collections::HashMap;
-
-use index::Slot;
 use index::graph::NEAREST;
-use model::id::MemoryId;
-use model::score::{Distance, Factors, Passed, RecallWeights, ScoreContext};
+use model::score::Factors;
 use roaring::RoaringBitmap;
 
 use crate::search::query::SearchPlan;
 use crate::search::scan::matches_exceed;
 use crate::search::scoring::Scoring;
-use crate::search::top_k::{TopK, by_score, f64_from_ordered};
+use crate::search::top_k::TopK;
 use crate::span::child;
 
 /// One memory in so many is scored before the second pass, since it contains a rare word of the query.
@@ -116,116 +104,5 @@ impl SearchPlan<'_> {
         if let Some(mut scoring) = Scoring::new(self, best, similarity_max) {
             score(&mut scoring);
         }
-    }
-}
-
-/// Memories that pass context on: the best before context. A constant, so that a search with a
-/// lower limit returns the first results of one with a higher limit. Twice as many answer 0.4 %
-/// more of the questions of `make eval` at most, and make a search a fifth slower.
-const SOURCES: usize = 50;
-
-/// Exceeds the error of a rounded score.
-const ROUNDING: f64 = 1e-6;
-
-/// Sources and their neighbours: what each neighbour gets, and its slot.
-type Contexts = HashMap<MemoryId, (Passed, Slot)>;
-
-/// The composition of a result's score.
-pub(super) struct Found {
-    pub(super) factors: Factors,
-    pub(super) passed: Passed,
-}
-
-impl SearchPlan<'_> {
-    /// The best memories, best first, and whether the graph was used. It is used only if more than
-    /// `exact_max` memories match.
-    pub(super) fn run(&self, exact_max: usize) -> (Vec<(MemoryId, Found)>, bool) {
-        let (best, used_graph) = self.best(SOURCES.max(self.request.limit), exact_max);
-        let rest_max = best.threshold().map(|[threshold, ..]| f64_from_ordered(threshold));
-        let best: Vec<_> = best.into_sorted().collect();
-        let _passing_on = child("context").entered();
-        let mut contexts = self.contexts(&best[..best.len().min(SOURCES)]);
-        let mut results = TopK::new(self.request.limit);
-        for (id, factors) in best {
-            self.push_with_context(&mut results, &mut contexts, id, factors);
-        }
-        // `best` has all matching memories, or any other has at most the score of its last one
-        // before context.
-        if let Some(rest_max) = rest_max {
-            let slots = contexts.values().filter(|(passed, _)| {
-                let highest = rest_max + self.words_before_max(rest_max) + passed.added();
-                !results.rejects(by_score(highest + ROUNDING))
-            });
-            let slots: RoaringBitmap = slots.map(|(_, slot)| *slot).collect();
-            for (id, factors) in self.scores_of(&slots).into_sorted() {
-                self.push_with_context(&mut results, &mut contexts, id, factors);
-            }
-        }
-        (results.into_sorted().collect(), used_graph)
-    }
-
-    /// Adds a memory to the results, with what its neighbours pass on.
-    fn push_with_context(
-        &self,
-        results: &mut TopK<Found>,
-        contexts: &mut Contexts,
-        id: MemoryId,
-        alone: Factors,
-    ) {
-        let mut passed = Passed::default();
-        if let Some((context, slot)) = contexts.remove(&id) {
-            let score = alone.unrounded(&self.weights);
-            let highest = score + self.words_before_max(score) + context.added() + ROUNDING;
-            if results.rejects(by_score(highest)) {
-                return;
-            }
-            let data = self.index.read();
-            let words_before = data.words_before(&self.terms, id) * data.form(&self.terms, slot);
-            passed = Passed { words_before, ..context };
-        }
-        let factors = alone.with_passed(&passed, &self.weights);
-        results.push(by_score(factors.fused(&self.weights)), id, || Found { factors, passed });
-    }
-
-    /// An upper bound of what words of memories before add to a score.
-    fn words_before_max(&self, score: f64) -> f64 {
-        let [nearest, ..] = ScoreContext::WORDS;
-        score.max(0.0) * self.weights.keyword_weight * nearest * self.terms.overlap_max()
-    }
-
-    /// What the sources pass on.
-    fn contexts(&self, sources: &[(MemoryId, Factors)]) -> Contexts {
-        let mut contexts = Contexts::new();
-        let RecallWeights { context_weight, keyword_weight, .. } = self.weights;
-        if context_weight == 0.0 || keyword_weight == 0.0 {
-            return contexts;
-        }
-        let data = self.index.read();
-        for (id, factors) in sources {
-            let Some(slot) = data.slot(*id) else { continue };
-            contexts.entry(*id).or_insert((Passed::default(), slot));
-            let source_score = factors.without_heat(&self.weights);
-            if source_score <= 0.0 {
-                continue;
-            }
-            let is_question = data.is_question(slot);
-            data.visit_around(*id, |distance, (neighbour, slot), likeness| {
-                let is_answer = is_question && distance == Distance::NEXT;
-                let factor = if is_answer { ScoreContext::ANSWER_FACTOR } else { 1.0 };
-                let share = context_weight * ScoreContext::DAMPING[distance.step] * factor;
-                let full = ScoreContext { id: *id, source_score, share };
-                // Sources come best first: of equal contexts, the first one stays.
-                let (passed, _) = contexts.entry(neighbour).or_insert((Passed::default(), slot));
-                if full.added() * self.terms.form_max() <= passed.added() {
-                    return;
-                }
-                let share = share * likeness() * data.form(&self.terms, slot);
-                let context = ScoreContext { share, ..full };
-                if context.added() > passed.added() {
-                    passed.context = Some(context);
-                }
-            });
-        }
-        contexts
     }
 }

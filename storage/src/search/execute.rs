@@ -13,7 +13,7 @@ use model::thermo::Thermo;
 
 use crate::error::Result;
 use crate::reader::Reader;
-use crate::search::best::Found;
+use crate::search::context::Found;
 use crate::search::filter::{Filter, TextRoom, TierFilter};
 use crate::search::query::{
     COLD_MATCHES_MAX, Hit, SearchPlan, SearchRequest, SearchResults, Traversal,

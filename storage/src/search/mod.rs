@@ -6,6 +6,7 @@
 
 mod best;
 mod candidates;
+mod context;
 mod execute;
 pub(crate) mod filter;
 mod hygiene;
