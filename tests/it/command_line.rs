@@ -86,6 +86,11 @@ async fn commands_store_find_change_and_forget() {
     let found = shell.text(&["search", "what does the user drink", "--limit", "1"]);
     assert!(found.contains("The user drinks tea") && found.contains(&tea), "{found}");
     assert_eq!(shell.json(&["search", "tea", "-n", "home"])[0]["id"], tea);
+    let today = shell.json(&["search", "tea today", "--explain", "--timezone", "Asia/Tokyo"]);
+    let start = &today[0]["explain"]["temporal_window"]["start"];
+    assert!(string(start).ends_with("T15:00:00Z"), "{start}");
+    let (_, failure) = shell.failure(&["search", "tea", "--timezone", "Mars"]);
+    assert!(failure.contains("X-Timezone"), "{failure}");
     let listed = shell.text(&["list", "tea"]);
     assert_eq!((listed.lines().count(), listed.contains("preference")), (2, true), "{listed}");
     assert_eq!(shell.text(&["list", "nothing"]), "No memory matches.");

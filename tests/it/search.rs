@@ -117,7 +117,7 @@ async fn time_in_a_query_boosts_matching_memories() {
     assert_fields(&today, json!({"temporal_boost": 0.4, "temporal_factor": 1.4}));
     assert_eq!(today["temporal_window"]["reference"], "today");
     let before = explained("the red fox").await;
-    assert_eq!(today["own"], before["own"], "the words of the time do not count");
+    assert_eq!(today["own"], before["own"], "a word of a time that no memory has is not missed");
     let before = explained("red fox, 7 days ago").await;
     let boost = float(&before["temporal_boost"]);
     // Some six to seven days after that day's end.
@@ -137,8 +137,12 @@ async fn days_begin_at_midnight_of_the_caller() {
     };
     assert!(window("UTC").await.ends_with("T00:00:00Z"));
     assert!(window("Asia/Tokyo").await.ends_with("T15:00:00Z"));
-    let request = cluster.request(Method::POST, "/agent/search").header("X-Timezone", "Mars");
-    request.json(&json!({"query": "fox"})).send().await.assert_invalid("X-Timezone");
+    for path in ["/agent/search", "/agent/context"] {
+        let request = cluster.request(Method::POST, path).header("X-Timezone", "Mars");
+        request.json(&json!({"query": "fox"})).send().await.assert_invalid("X-Timezone");
+    }
+    let request = cluster.request(Method::GET, "/agent/nodes").header("X-Timezone", "Mars");
+    request.send().await.assert_invalid("X-Timezone");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use jiff::tz::TimeZone;
 use storage::command::{CreateEdge, DeleteTrigger, GiveFeedback};
 use storage::model::id::MemoryId;
 use storage::model::score::rounded;
@@ -75,6 +76,7 @@ pub(super) async fn search(call: Call, search: SearchFor) -> ApiResult<Memories>
         },
         home_namespace: call.home(),
         limit: search.limit.get(),
+        zone: Some(call.zone.clone()),
         ..SearchRequest::default()
     };
     let found = call.session.search(request).await?;
@@ -134,7 +136,7 @@ pub(super) async fn relate(call: Call, relation: Relation) -> ApiResult<Related>
 }
 
 pub(super) async fn load_context(call: Call, load: ContextRequest) -> ApiResult<LoadedContext> {
-    load.load(&call.session, &call.home).await
+    load.load(&call.session, &call.home, call.zone.clone()).await
 }
 
 pub(super) async fn hottest(call: Call, hottest: Hottest) -> ApiResult<Memories> {
@@ -233,6 +235,7 @@ pub(super) async fn delete_trigger(call: Call, one: OneTrigger) -> ApiResult<Tri
 pub(super) struct Call {
     pub(super) session: Session,
     pub(super) home: NamespaceHeader,
+    pub(super) zone: TimeZone,
     pub(super) origin: Arc<RequestOrigin>,
 }
 

@@ -30,7 +30,7 @@ use crate::auth::{ReaderRead, record_use};
 use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::{MCP_BYTES_MAX, MCP_DEADLINE};
 use crate::requests::JsonBody;
-use crate::requests::headers::{NamespaceHeader, RequestOrigin};
+use crate::requests::headers::{NamespaceHeader, RequestOrigin, ZoneHeader};
 use calls::Call;
 use server::Server;
 pub use tools::McpProfile;
@@ -67,6 +67,7 @@ async fn serve(
     Extension(options): Extension<Options>,
     ReaderRead(session, _): ReaderRead,
     home: NamespaceHeader,
+    zone: ZoneHeader,
     origin: RequestOrigin,
     request: Request,
 ) -> ApiResult<Response> {
@@ -79,7 +80,7 @@ async fn serve(
     let accepted = HeaderValue::from_static("application/json, text/event-stream");
     request.headers_mut().insert(ACCEPT, accepted);
     request.headers_mut().remove(AUTHORIZATION);
-    let call = Call { session, home, origin: Arc::new(origin) };
+    let call = Call { session, home, zone: zone.time_zone(), origin: Arc::new(origin) };
     let server = Server::new(call, options.tools);
     let service = StreamableHttpService::new(
         move || Ok::<_, std::io::Error>(server.clone()),

@@ -254,7 +254,12 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
 /// The text of a resource; `None` if there is none at this address.
 pub(super) async fn read(call: &Call, uri: &str) -> ApiResult<Option<String>> {
     if uri == CONTEXT {
-        return Ok(Some(ContextRequest::default().load(&call.session, &call.home).await?.context));
+        return Ok(Some(
+            ContextRequest::default()
+                .load(&call.session, &call.home, call.zone.clone())
+                .await?
+                .context,
+        ));
     }
     let id = uri.strip_prefix(MEMORY).and_then(|id| MemoryId::from_str(id).ok());
     let Some(id) = id else { return Ok(None) };

@@ -1,5 +1,6 @@
 //! The context of an agent's turn, as routes and tools request and return it.
 
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -36,16 +37,17 @@ impl ContextRequest {
         texts.map(|text| text.0.as_str()).find(|text| !text.trim().is_empty())
     }
 
-    /// Loads what a session may read. `home` is the namespace of the request's header.
+    /// Loads what a session may read. `home` and `zone` are those of the request's headers.
     pub(crate) async fn load(
         self,
         session: &Session,
         home: &NamespaceHeader,
+        zone: TimeZone,
     ) -> ApiResult<LoadedContext> {
         let room = self.token_budget.get() * CHARS_PER_TOKEN;
         let query = self.query().map(str::to_owned);
         let filter = home.filter(session, self.namespace)?;
-        let loaded = session.load_context(query, filter, home.namespace(), room).await?;
+        let loaded = session.load_context(query, filter, home.namespace(), zone, room).await?;
         Ok(LoadedContext {
             estimated_tokens: loaded.text.chars().count().div_ceil(CHARS_PER_TOKEN),
             context: loaded.text,

@@ -160,12 +160,13 @@ pub(crate) async fn list_hottest_memories(
 /// Load the context of an agent's turn as a text within a budget: what matches a query, then pinned
 /// and hot memories.
 #[utoipa::path(post, path = "/api/v1/agent/context", tag = "search",
-    params(NamespaceHeader, ReadHeaders), request_body = ContextRequest,
+    params(NamespaceHeader, ZoneHeader, ReadHeaders), request_body = ContextRequest,
     responses((status = OK, body = LoadedContext), BodyErrors))]
 pub(crate) async fn load_context(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
+    zone: ZoneHeader,
     ValidJson(request): ValidJson<ContextRequest>,
 ) -> ApiResponse<LoadedContext> {
-    Ok(Success::ok(freshness, request.load(&session, &home).await?))
+    Ok(Success::ok(freshness, request.load(&session, &home, zone.time_zone()).await?))
 }

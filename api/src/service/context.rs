@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use jiff::tz::TimeZone;
 use serde::Serialize;
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
@@ -86,12 +87,13 @@ pub(crate) struct ContextText {
 
 impl Session {
     /// The context of at most `room` characters. `home` is the namespace of the request, whose
-    /// memories are boosted.
+    /// memories are boosted, and `zone` that of the times in the query.
     pub(crate) async fn load_context(
         &self,
         query: Option<String>,
         filter: Filter,
         home: Option<String>,
+        zone: TimeZone,
         room: usize,
     ) -> ApiResult<ContextText> {
         let mut context = ContextText { room, ..ContextText::default() };
@@ -101,6 +103,7 @@ impl Session {
                 filter: filter.clone(),
                 home_namespace: home.or(self.caller.namespace.clone()),
                 limit: RELEVANT_MAX,
+                zone: Some(zone),
                 ..SearchRequest::default()
             };
             let found = self.search(request).await?;

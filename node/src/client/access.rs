@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use reqwest::Certificate;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::client::connection::{Connection, builder};
 use crate::client::print::Format;
@@ -38,12 +39,17 @@ pub(crate) struct Access {
     /// Profile that `hearth login` wrote; by default the current one
     #[arg(long, value_name = "NAME", env = "HEARTH_PROFILE", global = true)]
     profile: Option<String>,
+    /// Time zone of days such as "yesterday" in a query, as Europe/Berlin; by default UTC
+    #[arg(long, value_name = "ZONE", env = "HEARTH_TIMEZONE", global = true)]
+    timezone: Option<String>,
     /// Seconds until a request is given up, repetitions included
     #[arg(long, value_name = "SECONDS", default_value_t = 30, global = true,
         value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     timeout: u64,
 }
 
+/// Header with the time zone of a request.
+const TIMEZONE: HeaderName = HeaderName::from_static("x-timezone");
 /// Variable with the text of an API key. It is no option: other users see the options of a process.
 const KEY_VARIABLE: &str = "HEARTH_API_KEY";
 
@@ -101,6 +107,11 @@ impl Access {
         if let Some(pem) = ca {
             client =
                 client.tls_certs_only(Certificate::from_pem_bundle(pem.as_bytes()).map_err(text)?);
+        }
+        if let Some(zone) = &self.timezone {
+            let zone =
+                HeaderValue::from_str(zone).map_err(|_| "--timezone is no name of a zone")?;
+            client = client.default_headers(HeaderMap::from_iter([(TIMEZONE, zone)]));
         }
         let client = client.build().map_err(text)?;
         let deadline = Duration::from_secs(self.timeout);
