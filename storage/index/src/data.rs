@@ -200,11 +200,6 @@ impl IndexData {
         self.chunks[chunk_of(slot)].row(row_of(slot)).similarity_upper_bound(code)
     }
 
-    /// Number of the namespace of a slot in use.
-    pub fn namespace_of(&self, slot: Slot) -> u32 {
-        self.chunks[chunk_of(slot)].row(row_of(slot)).attributes().namespace()
-    }
-
     /// A memory and those created next to it in its namespace, oldest first: up to `older` before it, and
     /// `newer` after it. And its place among them.
     pub fn around(
@@ -214,8 +209,9 @@ impl IndexData {
         newer: usize,
     ) -> Option<(Vec<(Age, Slot)>, usize)> {
         let slot = self.slot(id)?;
-        let at = self.chunks[chunk_of(slot)].row(row_of(slot)).created_at();
-        let [before, after] = self.namespaces.around(self.namespace_of(slot), (at, id));
+        let row = self.chunks[chunk_of(slot)].row(row_of(slot));
+        let at = row.created_at();
+        let [before, after] = self.namespaces.around(row.attributes().namespace(), (at, id));
         let copied = |(age, slot): (&Age, &Slot)| (*age, *slot);
         let mut near: Vec<_> = before.take(older).map(copied).collect();
         near.reverse();

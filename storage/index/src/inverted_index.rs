@@ -126,18 +126,18 @@ impl InvertedIndex {
         rarest
     }
 
-    /// Weights words by inverse document frequency in `visible`, or in all `live` memories.
+    /// Weights words by their weight and by inverse document frequency in `visible`, or in all `live` memories.
     /// A word that none of them contains counts half as the word that it is with a typing error.
     pub fn query_terms(
         &self,
-        words: Vec<String>,
+        words: Vec<(f64, String)>,
         visible: Option<&RoaringBitmap>,
         live: usize,
     ) -> QueryTerms {
         let live = visible.map_or(live as u64, RoaringBitmap::len) as f64;
         let frequency = |term: TermHash| self.frequency(term, visible);
         let (mut total, mut weights, mut corrected) = (0.0, Vec::new(), 0);
-        for word in words.iter().take(QUERY_WORDS_MAX) {
+        for (share, word) in words.iter().take(QUERY_WORDS_MAX) {
             let (mut term, mut weight) = (TermHash::of(word), 1.0);
             if frequency(term) == 0 && corrected < CORRECTED_MAX && is_correctable(word) {
                 corrected += 1;
@@ -146,7 +146,12 @@ impl InvertedIndex {
                 }
             }
             let frequency = frequency(term) as f64;
+            // A word that counts little is not missed.
+            if frequency == 0.0 && *share < 1.0 {
+                continue;
+            }
             let idf = libm::log(1.0 + (live - frequency + 0.5).max(0.0) / (frequency + 0.5));
+            let idf = idf * share;
             total += idf;
             // Words without postings count in the total, but need no lookup later.
             if frequency > 0.0 {
@@ -198,8 +203,8 @@ impl InvertedIndex {
 mod tests {
     use super::*;
 
-    fn words(text: &str) -> Vec<String> {
-        text.split(' ').map(str::to_owned).collect()
+    fn words(text: &str) -> Vec<(f64, String)> {
+        text.split(' ').map(|word| (1.0, word.to_owned())).collect()
     }
 
     fn hashes(text: &str) -> Vec<TermHash> {

@@ -30,23 +30,19 @@ pub struct OverlapTerms {
 }
 
 impl OverlapTerms {
-    /// An upper bound of every form.
-    pub fn form_max(&self) -> f64 {
-        if self.authors.is_empty() { 1.0 } else { AUTHOR_FACTOR }
-    }
-
     /// An upper bound of every overlap.
     pub fn overlap_max(&self) -> f64 {
-        self.words.overlap_max() * self.form_max()
+        let form_max = if self.authors.is_empty() { 1.0 } else { AUTHOR_FACTOR };
+        self.words.overlap_max() * form_max
     }
 }
 
 impl IndexData {
-    /// The terms of a query, of which `words` count, among the memories in `visible`, or all.
+    /// The terms of a query, of which `words` count, each with its weight, among the memories in `visible`, or all.
     pub fn overlap_terms(
         &self,
         query: &str,
-        words: Vec<String>,
+        words: Vec<(f64, String)>,
         visible: Option<&RoaringBitmap>,
     ) -> OverlapTerms {
         let mut authors = named_authors(query);

@@ -90,6 +90,9 @@ pub struct SearchResults {
     pub cold_matches: usize,
 }
 
+/// How much a word counts that only names a relative time.
+const TIME_WORD_WEIGHT: f64 = 0.3;
+
 /// Archived memories that a search in the hot tier counts at most.
 pub(super) const COLD_MATCHES_MAX: usize = 100;
 
@@ -142,10 +145,14 @@ impl<'a> SearchPlan<'a> {
         now: Timestamp,
     ) -> Self {
         let window = window(&request.query, now, request.zone.as_ref().unwrap_or(&TimeZone::UTC));
-        let subject = window.as_ref().map(|window| window.subject(&request.query));
-        let subject = subject.as_deref().unwrap_or(&request.query);
+        let time_words = window.as_ref().map(|window| window.words(&request.query));
+        let weight = |word: &String| match &time_words {
+            Some(words) if words.contains(word) => TIME_WORD_WEIGHT,
+            _ => 1.0,
+        };
         let window_first = window.as_ref().is_some_and(|it| it.is_all_of(&request.query));
-        let words = content_words(subject, QUERY_WORDS_MAX);
+        let words = content_words(&request.query, QUERY_WORDS_MAX);
+        let words = words.into_iter().map(|word| (weight(&word), word)).collect();
         let (terms, home) = {
             let data = index.read();
             let home =

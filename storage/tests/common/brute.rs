@@ -70,10 +70,8 @@ impl BruteForce {
     ) -> Vec<(f64, MemoryId)> {
         let weights = thermo.recall;
         let window = window(&request.query, now, &TimeZone::UTC);
-        let subject = window
-            .as_ref()
-            .map_or(request.query.as_str().into(), |window| window.subject(&request.query));
-        let query_words = self.query_words(request, &subject);
+        let time_words = window.as_ref().map(|window| window.words(&request.query));
+        let query_words = self.query_words(request, &time_words.unwrap_or_default());
         let total: f64 = query_words.iter().map(|(idf, ..)| idf).sum();
         let authors = named_authors(&request.query);
         let forms: BTreeMap<_, _> =
@@ -169,7 +167,11 @@ impl BruteForce {
     }
 
     /// The words of a query, each with its weight and the share of it that counts.
-    fn query_words(&self, request: &SearchRequest, subject: &str) -> Vec<(f64, f64, String)> {
+    fn query_words(
+        &self,
+        request: &SearchRequest,
+        time_words: &[String],
+    ) -> Vec<(f64, f64, String)> {
         let is_visible = |candidate: &&Candidate| {
             let namespace = &candidate.memory.namespace;
             request.filter.namespace.as_ref().is_none_or(|named| named == namespace)
@@ -193,7 +195,14 @@ impl BruteForce {
             let near = near.rev().max_by(|l, r| frequency(l).total_cmp(&frequency(r)));
             near.map_or((idf(&word), 0.0, word), |near| (idf(near), 0.5, (*near).clone()))
         };
-        content_words(subject, usize::MAX).into_iter().map(term).collect()
+        let weighted = |word: String| {
+            let weight = if time_words.contains(&word) { 0.3 } else { 1.0 };
+            let (idf, share, word) = term(word);
+            // A word that counts little is not missed.
+            let weight = if share == 0.0 && weight < 1.0 { 0.0 } else { weight };
+            (idf * weight, share, word)
+        };
+        content_words(&request.query, usize::MAX).into_iter().map(weighted).collect()
     }
 
     /// What the sources add to the scores of the memories next to them; 0 for those that get words only.

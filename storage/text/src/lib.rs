@@ -9,7 +9,9 @@ pub mod pattern;
 pub mod spelling;
 pub mod stems;
 pub mod term;
+pub mod time_chinese;
 pub mod time_grammar;
+pub mod time_tables;
 pub mod time_words;
 pub mod tokenizer;
 

@@ -6,7 +6,8 @@ use crate::calendar::{
     DayPart, TimeRange, Unit, around, latest_date, latest_month, latest_weekday, midnight, part_of,
     single_day, unit_containing, units_before, weekend_of,
 };
-use crate::time_words::{Token, Tokens};
+use crate::time_tables::Token;
+use crate::time_words::{Expects, Tokens};
 
 /// The grammar of expressions, at one time. Each method returns the number of tokens of an
 /// expression that begins at a token, and its time.
@@ -14,6 +15,8 @@ pub struct Grammar<'w> {
     words: &'w Tokens,
     now: DateTime,
     today: Date,
+    /// Whether a month, a weekday or a date without a year needs no word that announces it.
+    is_bare: bool,
 }
 
 /// What "a few" means.
@@ -24,16 +27,43 @@ type Found = Option<(usize, TimeRange)>;
 
 impl<'w> Grammar<'w> {
     pub fn new(words: &'w Tokens, now: DateTime) -> Self {
-        Self { words, now, today: now.date() }
+        Self { words, now, today: now.date(), is_bare: false }
+    }
+
+    /// The first expression of the query: its first token, the number of its tokens, and its time. A time that
+    /// nothing announces is one only if it is all of the query.
+    pub fn first(&self) -> Option<(usize, usize, TimeRange)> {
+        let count = self.words.tokens.len();
+        let bare = Self { is_bare: true, ..*self };
+        if let Some((length, range)) = bare.expression(0).filter(|(length, _)| *length == count) {
+            return Some((0, length, range));
+        }
+        (0..count).find_map(|at| self.expression(at).map(|(length, range)| (at, length, range)))
     }
 
     fn rest(&self, at: usize) -> &[Token] {
         &self.words.tokens[at.min(self.words.tokens.len())..]
     }
 
-    /// Whether the word before this token lets a month or a year alone be a time.
-    fn is_expected(&self, at: usize) -> bool {
-        self.words.is_expected.get(at) == Some(&true)
+    /// Whether the word before this token announces a month or a year.
+    fn expects_month(&self, at: usize) -> bool {
+        self.is_bare || self.words.expects.get(at).is_some_and(|expects| expects.month)
+    }
+
+    /// Whether it announces a day.
+    fn expects_day(&self, at: usize) -> bool {
+        self.is_bare || self.words.expects.get(at).is_some_and(|expects| expects.day)
+    }
+
+    /// Whether the number at this token is only a part of one: "one hundred and five days ago".
+    fn is_part_of_number(&self, at: usize) -> bool {
+        use Token::{And, Count, Multiple, Number, Unit as Of};
+        matches!(self.rest(at), [Number(_) | Count(_), ..])
+            && matches!(
+                self.words.tokens[..at],
+                [.., Number(_) | Count(_) | Multiple]
+                    | [.., Number(_) | Count(_) | Multiple | Of(_), And]
+            )
     }
 
     fn tomorrow(&self) -> Option<DateTime> {
@@ -41,7 +71,10 @@ impl<'w> Grammar<'w> {
     }
 
     /// Times with words for before, after and between.
-    pub fn expression(&self, at: usize) -> Found {
+    fn expression(&self, at: usize) -> Found {
+        if self.is_part_of_number(at) {
+            return None;
+        }
         let begin = midnight(Date::constant(1970, 1, 1));
         let after_first = || self.point(at + 1).map(|(length, range)| (length + 1, range));
         let (length, (start, end)) = match self.rest(at) {
@@ -109,13 +142,16 @@ impl<'w> Grammar<'w> {
     /// Two days of one month: "3 to 5 November", "November 3 and 5, 2026".
     fn days_of_month(&self, at: usize) -> Found {
         use Token::{And, Month, Number, To, Until, Year};
+        let is_expected = self.expects_day(at);
         let (length, month, first, last, year) = match *self.rest(at) {
             [Number(first), To | Until | And, Number(last), Month(month), Year(year), ..]
             | [Month(month), Number(first), To | Until | And, Number(last), Year(year), ..] => {
                 (5, month, first, last, Some(year))
             }
             [Number(first), To | Until | And, Number(last), Month(month), ..]
-            | [Month(month), Number(first), To | Until | And, Number(last), ..] => {
+            | [Month(month), Number(first), To | Until | And, Number(last), ..]
+                if is_expected =>
+            {
                 (4, month, first, last, None)
             }
             _ => return None,
@@ -164,50 +200,88 @@ impl<'w> Grammar<'w> {
         with_part.or(Some((length, range)))
     }
 
+    /// The last so many units, until the end of today.
+    fn until_now(&self, count: i64, unit: Unit) -> Option<TimeRange> {
+        let start = units_before(self.now, count, unit)?;
+        let is_short = matches!(unit, Unit::Minute | Unit::Hour);
+        let start = if is_short { start } else { midnight(start.date()) };
+        Some((start, self.tomorrow()?))
+    }
+
+    /// Counts of units: "3 days ago", "the last few weeks".
+    fn counted(&self, at: usize) -> Found {
+        use Token::{Ago, AgoFirst, And, BeforeSuffix, Count, Few, Last, Number, Past, Unit as Of};
+        let of = |count, unit| unit_containing(units_before(self.now, count, unit)?, unit);
+        Some(match *self.rest(at) {
+            [Last | Past, Number(count) | Count(count), Of(unit), ..]
+            | [Number(count) | Count(count), Last | Past, Of(unit), ..] => {
+                (3, self.until_now(count, unit)?)
+            }
+            // "Two weeks and three days ago".
+            [
+                Number(first) | Count(first),
+                Of(larger),
+                And,
+                Number(count) | Count(count),
+                Of(unit),
+                Ago | BeforeSuffix,
+                ..,
+            ]
+            | [
+                AgoFirst,
+                Number(first) | Count(first),
+                Of(larger),
+                And,
+                Number(count) | Count(count),
+                Of(unit),
+                ..,
+            ] => {
+                let before = units_before(units_before(self.now, first, larger)?, count, unit)?;
+                (6, unit_containing(before, unit)?)
+            }
+            [Number(count) | Count(count), Of(unit), Ago | BeforeSuffix, ..]
+            | [AgoFirst, Number(count) | Count(count), Of(unit), ..] => (3, of(count, unit)?),
+            [Last | Past, Few, Of(unit), ..] | [Few, Last | Past, Of(unit), ..] => {
+                (3, self.until_now(FEW_MAX, unit)?)
+            }
+            [Few, Of(unit), Ago, ..] | [AgoFirst, Few, Of(unit), ..] => {
+                (3, (of(FEW_MAX, unit)?.0, of(FEW_MIN, unit)?.1))
+            }
+            _ => return None,
+        })
+    }
+
     /// Times relative to now.
     fn relative(&self, at: usize) -> Found {
         use Token::{
-            Ago, AgoFirst, Before, BeforeLast, BeforeSuffix, Day, DayPart, Few, Last, Month,
-            Number, Past, This, Unit as Of, Weekday, Weekend,
+            BeforeLast, Day, DayPart, Last, LastAfter, Month, Past, This, Unit as Of, Weekday,
+            Weekend,
         };
+        let follows = self.words.last_follows;
         let day = |days: i64| {
             let date = units_before(midnight(self.today), -days, Unit::Day)?;
             unit_containing(date, Unit::Day)
         };
         let of = |count, unit| unit_containing(units_before(self.now, count, unit)?, unit);
-        let until_now = |count, unit| {
-            let start = units_before(self.now, count, unit)?;
-            let is_short = matches!(unit, Unit::Minute | Unit::Hour);
-            let start = if is_short { start } else { midnight(start.date()) };
-            Some((start, self.tomorrow()?))
-        };
         let weekend = |weeks| weekend_of(units_before(self.now, weeks, Unit::Week)?.date());
         let weekday = |date: Date, weekday| single_day(latest_weekday(date, weekday)?);
+        let counted = self.counted(at);
+        if counted.is_some() {
+            return counted;
+        }
         Some(match *self.rest(at) {
-            [Of(Unit::Day), Before, Day(days), ..] => (3, day(days - 1)?),
-            [Of(unit), Before, Last, ..] => (3, of(2, unit)?),
             [BeforeLast, Of(unit), ..] => (2, of(2, unit)?),
             [Day(days), ..] => (1, day(days)?),
             // "The morning of last Tuesday", "que s'est-il passé la semaine dernière".
             [DayPart(_), Last, Weekday(_) | Of(_), ..] | [Last, Of(_), Last, ..] => return None,
-            [Last, DayPart(part), ..] | [DayPart(part), Last, ..] => {
-                (2, part_of(day(-1)?.0, part)?)
-            }
+            [Last, DayPart(part), ..] => (2, part_of(day(-1)?.0, part)?),
+            [DayPart(part), Last, ..] if follows => (2, part_of(day(-1)?.0, part)?),
             [This, DayPart(part), ..] => (2, part_of(midnight(self.today), part)?),
-            [Last | Past, Number(count), Of(unit), ..]
-            | [Number(count), Last | Past, Of(unit), ..] => (3, until_now(count, unit)?),
-            [Number(count), Of(unit), Ago | BeforeSuffix, ..]
-            | [AgoFirst, Number(count), Of(unit), ..] => (3, of(count, unit)?),
-            [Last | Past, Few, Of(unit), ..] | [Few, Last | Past, Of(unit), ..] => {
-                (3, until_now(FEW_MAX, unit)?)
-            }
-            [Few, Of(unit), Ago, ..] | [AgoFirst, Few, Of(unit), ..] => {
-                (3, (of(FEW_MAX, unit)?.0, of(FEW_MIN, unit)?.1))
-            }
-            [Past, Of(unit), ..] => (2, until_now(1, unit)?),
+            // "Last minute changes", "the last day of the course".
+            [Last | This, Of(Unit::Minute | Unit::Day), ..] => return None,
+            [Past, Of(unit), ..] => (2, self.until_now(1, unit)?),
             [This, Of(unit), ..] => (2, of(0, unit)?),
             [Last, Of(Unit::Week), Weekday(name), ..]
-            | [Of(Unit::Week), Last, Weekday(name), ..]
             | [Weekday(name), Last, Of(Unit::Week), ..] => {
                 let (_, monday) = of(1, Unit::Week)?;
                 (3, weekday(monday.date().yesterday().ok()?, name)?)
@@ -216,23 +290,34 @@ impl<'w> Grammar<'w> {
                 let (january, _) = of(1, Unit::Year)?;
                 (3, latest_month(Date::new(january.year(), 12, 1).ok()?, month)?)
             }
-            [Last, Of(unit), ..] | [Of(unit), Last, ..] => (2, of(1, unit)?),
-            [Last, Weekend, ..] | [Weekend, Last, ..] => (2, weekend(1)?),
+            [Last, Of(unit), ..] => (2, of(1, unit)?),
+            [Of(unit @ (Unit::Week | Unit::Month | Unit::Year)), Last | LastAfter, ..]
+                if follows =>
+            {
+                (2, of(1, unit)?)
+            }
+            [Last, Weekend, ..] => (2, weekend(1)?),
+            [Weekend, Last | LastAfter, ..] if follows => (2, weekend(1)?),
             [This, Weekend, ..] => (2, weekend(0)?),
-            [Weekend, ..] if self.is_expected(at) => {
+            [Weekend, ..] if self.expects_month(at) || self.expects_day(at) => {
                 let latest = weekend(0)?;
                 (1, if latest.0 <= self.now { latest } else { weekend(1)? })
             }
-            [Last, Weekday(name), ..] | [Weekday(name), Last, ..] => {
+            [Last, Weekday(name), ..] => (2, weekday(self.today.yesterday().ok()?, name)?),
+            [Weekday(name), Last | LastAfter, ..] if follows => {
                 (2, weekday(self.today.yesterday().ok()?, name)?)
             }
-            [Last, Month(month), ..] | [Month(month), Last, ..] => {
+            [Last, Month(month), ..] => {
+                (2, latest_month(self.today.first_of_month().yesterday().ok()?, month)?)
+            }
+            [Month(month), Last | LastAfter, ..] if follows => {
                 (2, latest_month(self.today.first_of_month().yesterday().ok()?, month)?)
             }
             // "Tuesday, 3 November" is a date.
-            [Weekday(name), ..] => match self.date(at + 1) {
+            [Weekday(name), ..] => match self.date_of(at + 1, true) {
                 Some((length, range)) => (length + 1, range),
-                None => (1, weekday(self.today, name)?),
+                None if self.expects_day(at) => (1, weekday(self.today, name)?),
+                None => return None,
             },
             _ => return None,
         })
@@ -240,27 +325,41 @@ impl<'w> Grammar<'w> {
 
     /// Dates, months and years. Without a year it is the latest one that has begun.
     fn date(&self, at: usize) -> Found {
-        use Token::{Date as Known, Month, Number, Year, YearMonth};
+        self.date_of(at, self.expects_day(at))
+    }
+
+    /// The same. `is_day`: something says that a day without a year is one.
+    fn date_of(&self, at: usize, is_day: bool) -> Found {
+        use Token::{Date as Known, Month, Number, Ordinal, Year, YearMonth};
         let of =
             |year, month, day: i64| single_day(Date::new(year, month, day.try_into().ok()?).ok()?);
         let latest =
             |month, day: i64| single_day(latest_date(self.today, month, day.try_into().ok()?)?);
         let month_of =
             |year, month| unit_containing(midnight(Date::new(year, month, 1).ok()?), Unit::Month);
+        // "The 3 in June" is no date.
+        let is_one = self.is_bare || self.words.expects.get(at + 1) == Some(&Expects::default());
         Some(match *self.rest(at) {
             [Known(date), ..] => (1, single_day(date)?),
             [YearMonth(year, month), ..] => (1, month_of(year, month)?),
-            [Number(day), Month(month), Year(year), ..]
-            | [Month(month), Number(day), Year(year), ..]
-            | [Year(year), Month(month), Number(day), ..] => (3, of(year, month, day)?),
+            [Number(day) | Ordinal(day), Month(month), Year(year), ..]
+            | [Month(month), Number(day) | Ordinal(day), Year(year), ..]
+            | [Year(year), Month(month), Number(day) | Ordinal(day), ..] => {
+                (3, of(year, month, day)?)
+            }
             [Year(year), Month(month), ..] | [Month(month), Year(year), ..] => {
                 (2, month_of(year, month)?)
             }
-            [Number(day), Month(month), ..] | [Month(month), Number(day), ..] => {
+            [Ordinal(day), Month(month), ..] | [Month(month), Ordinal(day), ..] if is_one => {
                 (2, latest(month, day)?)
             }
-            [Month(month), ..] if self.is_expected(at) => (1, latest_month(self.today, month)?),
-            [Year(year), ..] if self.is_expected(at) => {
+            [Number(day), Month(month), ..] | [Month(month), Number(day), ..]
+                if is_one && is_day =>
+            {
+                (2, latest(month, day)?)
+            }
+            [Month(month), ..] if self.expects_month(at) => (1, latest_month(self.today, month)?),
+            [Year(year), ..] if self.expects_month(at) => {
                 (1, unit_containing(midnight(Date::new(year, 1, 1).ok()?), Unit::Year)?)
             }
             _ => return None,

@@ -1,74 +1,33 @@
-//! Words of times in English, German, French, Spanish and Chinese: turns a query into the tokens
-//! that the grammar of `model::temporal` reads.
+//! Turns a query into the tokens that [`crate::time_grammar`] reads: words of times, by the table of the query's
+//! language ([`crate::time_tables`]), numbers and dates.
 //!
-//! A word counts in each of these languages, except where its meanings differ. Articles between the
-//! words of an expression are left out.
+//! Many words of times have other meanings. So a month, a weekday or a date without a year is one only after a word
+//! that announces it ("in March", "on Friday"), which [`Tokens::expects`] notes. Articles between the words of an
+//! expression are left out.
 
-use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::LazyLock;
 
-use jiff::civil::{Date, Time, Weekday};
+use jiff::civil::{Date, Time};
 
 use crate::ascii_folding::fold_to_ascii;
-use crate::calendar::{DayPart, Unit};
-use crate::term::is_stop_word;
+use crate::calendar::Unit;
+use crate::time_chinese::{CHINESE_TABLE, chinese_number};
+use crate::time_tables::Token::{self, *};
+use crate::time_tables::{Language, PHRASE_WORDS_MAX};
 use crate::tokenizer::is_unspaced;
 
 /// Most tokens of a query that are read.
 const TOKENS_MAX: usize = 128;
-/// A word of a time, or another word.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Token {
-    /// Days from today.
-    Day(i64),
-    DayPart(DayPart),
-    Unit(Unit),
-    Weekday(Weekday),
-    Month(i8),
-    Weekend,
-    Number(i64),
-    /// Some: two to seven.
-    Few,
-    Year(i16),
-    Date(Date),
-    YearMonth(i16, i8),
-    Clock(Time),
-    /// The latest whole one.
-    Last,
-    /// The one before that.
-    BeforeLast,
-    /// A time that ends now.
-    Past,
-    This,
-    /// After a count of units.
-    Ago,
-    /// Before a count of units; before other times it is [`Self::Before`].
-    AgoFirst,
-    Before,
-    /// Before, but after its time.
-    BeforeSuffix,
-    After,
-    Since,
-    Until,
-    Between,
-    From,
-    To,
-    And,
-    /// A word with which a month or a year alone is a time: "in March".
-    In,
-    /// An article, or what else does not count.
-    Filler,
-    /// The number before it is an hour.
-    Hours,
-    /// The number before it, up to 12, is an hour; this many hours later if it is below 12.
-    HalfDay(i8),
-    /// The number before it is a month; without one, a unit.
-    MonthSuffix,
-    Other,
+
+/// What a word announces.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Expects {
+    pub month: bool,
+    pub day: bool,
 }
 
-use Token::*;
+const BOTH: Expects = Expects { month: true, day: true };
+const NOTHING: Expects = Expects { month: false, day: false };
 
 /// The tokens of a query, without fillers.
 #[derive(Debug, Default)]
@@ -76,346 +35,190 @@ pub struct Tokens {
     pub tokens: Vec<Token>,
     /// The bytes of each token in the query.
     pub ranges: Vec<Range<usize>>,
-    /// Whether the word before each token lets a month or a year alone be a time.
-    pub is_expected: Vec<bool>,
-    /// Whether the last word was such.
-    expects: bool,
+    /// What the word before each token announces.
+    pub expects: Vec<Expects>,
+    /// As [`Language::last_follows`].
+    pub last_follows: bool,
+    /// What the last word announces.
+    announced: Expects,
     /// Whether the next number is an hour.
     expects_hour: bool,
-    /// The last two words.
-    previous: [String; 2],
+    /// Whether the last word is Chinese, which has one word for "in" and "on".
+    is_chinese: bool,
 }
 
-const VOCABULARY: &[(&[Token], &str)] = &[
-    (&[Day(0)], "today heute aujourd hoy"),
-    (&[Day(-1)], "yesterday gestern hier ayer"),
-    (&[Day(-2)], "vorgestern avant-hier anteayer antier"),
-    (&[Day(0), DayPart(DayPart::Night)], "tonight"),
-    (&[Day(-1), DayPart(DayPart::Night)], "anoche"),
-    (&[DayPart(DayPart::Morning)], "morning morgen vormittag fruh matin manana"),
-    (&[DayPart(DayPart::Noon)], "noon mittag midi mediodia"),
-    (&[DayPart(DayPart::Afternoon)], "afternoon nachmittag apres-midi tarde"),
-    (&[DayPart(DayPart::Evening)], "evening abend soir soiree"),
-    (&[DayPart(DayPart::Night)], "night nacht nuit noche"),
-    (&[Unit(Unit::Minute)], "minute minutes min mins minuten minuto minutos"),
-    (&[Unit(Unit::Hour)], "hour hours stunde stunden heure heures hora horas"),
-    (&[Unit(Unit::Day)], "day days tag tage tagen jour jours dia dias"),
-    (&[Unit(Unit::Week)], "week weeks woche wochen semaine semaines semana semanas"),
-    (&[Unit(Unit::Month)], "month months monat monate monaten monats mois mes meses"),
-    (&[Unit(Unit::Year)], "year years jahr jahre jahren jahres ans annee annees ano anos"),
-    (&[Weekend], "weekend weekends wochenende wochenenden week-end finde findes"),
-    (
-        &[Last],
-        "last previous letzte letzten letzter letztes letztem vorige vorigen voriger voriges",
-    ),
-    (&[Last], "vergangene vergangenen vergangener vergangenes dernier derniere derniers dernieres"),
-    (&[Last], "passe passee pasado pasada pasados pasadas ultimo ultima ultimos ultimas"),
-    (&[BeforeLast], "vorletzte vorletzten vorletzter vorletztes"),
-    (&[Past], "past"),
-    (&[This], "this diese diesen dieser dieses diesem ce cet cette este esta"),
-    (&[Ago], "ago"),
-    (&[AgoFirst], "vor hace"),
-    (&[Before], "before avant antes"),
-    (&[After], "after nach apres despues"),
-    (&[Since], "since seit depuis desde"),
-    (&[Until], "until till bis hasta"),
-    (&[Between], "between zwischen entre"),
-    (&[From], "from von vom"),
-    (&[To], "to through au al"),
-    (&[And], "and und et y"),
-    (&[In], "in im en during wahrend pendant durante of de d du early mid late on over am"),
-    (&[Filler], "the s o hui der den dem des das die la le les l el los las del par por at um"),
-    (&[Few], "few couple paar einigen einige wenigen quelques unos unas algunos algunas pocos"),
-    (&[Number(14)], "fourteen vierzehn quatorze catorce"),
-    (&[Number(15)], "fifteen funfzehn quinze quince"),
-    (&[Number(20)], "twenty zwanzig vingt veinte"),
-    (&[Hours], "uhr clock"),
-    (&[HalfDay(12)], "pm"),
-];
-
-/// Names in order, from 1 on, one list per language.
-const NUMBERS: &[&str] = &[
-    "one two three four five six seven eight nine ten eleven twelve",
-    "ein zwei drei vier funf sechs sieben acht neun zehn elf zwolf",
-    "un deux trois quatre cinq six sept huit neuf dix onze douze",
-    "uno dos tres cuatro cinco seis siete ocho nueve diez once doce",
-    "a",
-    "an",
-    "eine",
-    "einem",
-    "einer",
-    "einen",
-    "une",
-    "una",
-];
-const MONTHS: &[&str] = &[
-    "january february march april may june july august september october november december",
-    "jan feb mar apr may jun jul aug sep oct nov dec",
-    "januar februar marz april mai juni juli august september oktober november dezember",
-    "janvier fevrier mars avril mai juin juillet aout septembre octobre novembre decembre",
-    "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
-];
-const WEEKDAYS: &[&str] = &[
-    "monday tuesday wednesday thursday friday saturday sunday",
-    "montag dienstag mittwoch donnerstag freitag samstag sonntag",
-    "lundi mardi mercredi jeudi vendredi samedi dimanche",
-    "lunes martes miercoles jueves viernes sabado domingo",
-];
-/// Words by which a query is French: only there, "hier" is yesterday. In German it is here.
-const FRENCH: [&str; 33] = [
-    "j", "je", "ai", "nous", "on", "avons", "a", "le", "la", "les", "l", "d", "du", "que", "quoi",
-    "qu", "qui", "est", "c", "ce", "s", "ete", "etait", "soir", "matin", "midi", "fait", "dit",
-    "avec", "pour", "dans", "avant", "reunion",
-];
-/// Plurals: "the last days" are several.
-const PLURALS: [&str; 21] = [
-    "minutes", "hours", "days", "weeks", "months", "years", "tage", "tagen", "wochen", "monate",
-    "monaten", "jahre", "jahren", "stunden", "jours", "semaines", "heures", "annees", "dias",
-    "semanas", "meses",
-];
-/// Words before a German date without a year: "am 3.11.".
-const BEFORE_DATES: [&str; 7] = ["am", "vom", "bis", "zum", "seit", "dem", "den"];
-
-/// The words of scripts without spaces. The longest one counts.
-const UNSPACED: &[(&[Token], &str)] = &[
-    (&[Day(-3)], "大前天"),
-    (&[Day(-2)], "前天"),
-    (&[Day(-1)], "昨天 昨日"),
-    (&[Day(0)], "今天 今日"),
-    (&[Day(-1), DayPart(DayPart::Night)], "昨晚"),
-    (&[Day(0), DayPart(DayPart::Night)], "今晚"),
-    (&[Day(0), DayPart(DayPart::Morning)], "今早"),
-    (&[DayPart(DayPart::Morning)], "早上 早晨 上午"),
-    (&[DayPart(DayPart::Noon)], "中午"),
-    (&[DayPart(DayPart::Afternoon)], "下午"),
-    (&[DayPart(DayPart::Evening)], "晚上"),
-    (&[DayPart(DayPart::Night)], "夜里"),
-    (&[Last, Unit(Unit::Year)], "去年"),
-    (&[BeforeLast, Unit(Unit::Year)], "前年"),
-    (&[This, Unit(Unit::Year)], "今年"),
-    (&[BeforeLast], "上上"),
-    (&[Last], "上 上个"),
-    (&[This], "这 这个 本"),
-    (&[Past], "最近 过去"),
-    (&[Weekend], "周末"),
-    (&[Unit(Unit::Minute)], "分钟"),
-    (&[Unit(Unit::Hour)], "小时 个小时"),
-    (&[Unit(Unit::Day)], "天"),
-    (&[Unit(Unit::Week)], "周 星期 礼拜"),
-    (&[Unit(Unit::Month)], "个月"),
-    (&[MonthSuffix], "月"),
-    (&[Unit(Unit::Year)], "年"),
-    (&[BeforeSuffix], "之前 以前"),
-    (&[Ago], "前"),
-    (&[Hours], "点"),
-    (&[Filler], "日 号 的"),
-    (&[In], "在"),
-    (&[From], "从"),
-    (&[Until], "到 至"),
-    (&[And], "和"),
-];
-/// Numbers from 1 on.
-const UNSPACED_NUMBERS: &str = "一 二 三 四 五 六 七 八 九 十 十一 十二";
-/// Characters of the longest such word.
-const CHARS_MAX: usize = 3;
-/// Characters that name a weekday after the word for week, Monday first.
-const WEEKDAY_CHARS: &str = "一二三四五六日";
-
-static WORDS: LazyLock<HashMap<&str, Vec<Token>>> = LazyLock::new(|| {
-    let mut words: HashMap<&str, Vec<Token>> = HashMap::from([("两", vec![Number(2)])]);
-    let mut add = |lists: &[&'static str], token: &dyn Fn(usize) -> Vec<Token>| {
-        for (at, name) in lists.iter().flat_map(|list| list.split(' ').enumerate()) {
-            words.insert(name, token(at));
-        }
-    };
-    for (tokens, names) in VOCABULARY.iter().chain(UNSPACED) {
-        add(&[names], &|_| tokens.to_vec());
-    }
-    add(NUMBERS, &|at| vec![Number(at as i64 + 1)]);
-    add(&[UNSPACED_NUMBERS], &|at| vec![Number(at as i64 + 1)]);
-    add(MONTHS, &|at| vec![Month(at as i8 + 1)]);
-    let weekday = |at| Weekday::from_monday_zero_offset(at as i8);
-    add(WEEKDAYS, &|at| weekday(at).map(Weekday).into_iter().collect());
-    words
-});
+/// A word of a query: lower-case, without accents, and its bytes.
+struct Word<'q> {
+    text: &'q str,
+    folded: String,
+    start: usize,
+}
 
 impl Tokens {
     /// Reads a query.
     pub fn of(query: &str) -> Self {
-        let mut all = Self::default();
-        let mut is_french = query.trim().eq_ignore_ascii_case("hier");
-        for word in query.split(|c: char| !c.is_alphanumeric()) {
-            is_french |= FRENCH.contains(&&*fold_to_ascii(&word.to_lowercase()));
-        }
         // Every part is a slice of `query`, so the distance of their addresses is its offset.
         let offset = |part: &str| part.as_ptr().addr() - query.as_ptr().addr();
+        let fold = |text: &str| fold_to_ascii(&text.to_lowercase());
+        let mut words: Vec<Word<'_>> = Vec::new();
         for chunk in query.split_whitespace() {
-            let is_after_word = BEFORE_DATES.contains(&&*all.previous[1]);
-            let day_and_month = german_date(chunk).filter(|_| is_after_word);
-            let chunk = chunk.trim_matches(|c: char| !c.is_alphanumeric());
-            if let Some(tokens) = day_and_month.or_else(|| numeric(chunk)) {
-                all.push(&tokens, offset(chunk), chunk.len());
-                all.remember(String::new());
+            let trimmed = chunk.trim_matches(|c: char| !c.is_alphanumeric());
+            if is_code(chunk) {
+                words.push(Word { text: "", folded: String::new(), start: offset(chunk) });
                 continue;
             }
-            for part in chunk.split(|c: char| !c.is_alphanumeric() && c != '-') {
-                let part = part.trim_matches('-');
-                if all.tokens.len() >= TOKENS_MAX {
-                    return all;
-                }
-                if part.contains(is_unspaced) {
-                    all.push_unspaced(part, offset(part));
-                } else if !part.is_empty() {
-                    all.push_word(part, offset(part), is_french);
-                }
+            let has_point = day_and_month(chunk).is_some();
+            let parts: Vec<_> = match has_point || numeric(trimmed).is_some() {
+                true => vec![trimmed],
+                false => trimmed.split(|c: char| !c.is_alphanumeric()).collect(),
+            };
+            for text in parts.into_iter().filter(|text| !text.is_empty()) {
+                words.push(Word { text, folded: fold(text), start: offset(text) });
             }
+        }
+        words.truncate(TOKENS_MAX);
+        let folded: Vec<_> = words.iter().map(|word| word.folded.clone()).collect();
+        let language = Language::of(&folded);
+        let mut all = Self { last_follows: language.last_follows, ..Self::default() };
+        let mut at = 0;
+        while at < words.len() && all.tokens.len() < TOKENS_MAX {
+            at += all.read(&words[at..], &folded[at..], language);
         }
         all
     }
 
-    fn push_word(&mut self, word: &str, start: usize, is_french: bool) {
-        let folded = fold_to_ascii(&word.to_lowercase());
-        let is_after_number = matches!(self.tokens.last(), Some(Number(1..=12)));
-        let follows = |words: [&str; 2]| self.previous == words;
-        let is_plural = PLURALS.contains(&&*folded);
-        match WORDS.get(folded.as_str()) {
-            _ if word == "à" => self.expects_hour = true,
-            // "a las 3", "a la una".
-            _ if matches!(&*folded, "la" | "las")
-                && self.previous[1] == "a"
-                && self.tokens.last() == Some(&Number(1)) =>
-            {
-                self.pop();
-                self.expects_hour = true;
-            }
-            _ if folded == "semana" && follows(["fin", "de"]) => {
-                let first = self.pop().map_or(start, |it| it.start);
-                self.push(&[Weekend], first, start + word.len() - first);
-            }
-            _ if folded == "an" && matches!(&*self.previous[1], "un" | "l") => {
-                self.push(&[Unit(Unit::Year)], start, word.len());
-            }
-            Some(tokens) if is_plural && matches!(self.tokens.last(), Some(Last | Past)) => {
-                self.push(&[&[Few], tokens.as_slice()].concat(), start, word.len());
-            }
-            _ if folded == "a" && self.previous == ["il", "y"] => {
-                let first = self.pop().map_or(start, |_| self.pop().map_or(start, |it| it.start));
-                self.push(&[AgoFirst], first, start + word.len() - first);
-            }
-            _ if folded == "am" && is_after_number => self.push(&[HalfDay(0)], start, word.len()),
-            Some(_) if folded == "hier" && !is_french => self.push(&[Other], start, word.len()),
-            Some(tokens) => self.push(tokens, start, word.len()),
-            None => {
-                let tokens = numeric(&folded).unwrap_or(vec![Other]);
-                self.count_of_things(&folded, start);
-                self.push(&tokens, start, word.len());
-            }
+    /// Reads the first of some words, or a phrase. Returns the number of words.
+    fn read(&mut self, words: &[Word<'_>], folded: &[String], language: &Language) -> usize {
+        let Word { text, start, .. } = words[0];
+        self.is_chinese = text.contains(is_unspaced);
+        if self.is_chinese {
+            self.read_chinese(text, start);
+            return 1;
         }
-        self.remember(folded);
-    }
-
-    fn remember(&mut self, word: String) {
-        self.previous.swap(0, 1);
-        self.previous[1] = word;
-    }
-
-    /// "A list of 2000 items" names no year.
-    fn count_of_things(&mut self, word: &str, start: usize) {
-        let is_adjacent = self.ranges.last().is_some_and(|range| range.end + 1 == start);
-        let is_counted = self.previous[0] == "of" && is_adjacent && !is_stop_word(word);
-        if let Some(last) = self.tokens.last_mut().filter(|_| is_counted)
-            && matches!(last, Year(_))
+        // "am 3.11.": without a point after it, 3.11 is a version.
+        if let Some(date) = day_and_month(&format!("{text}."))
+            && self.announced.day
         {
-            *last = Other;
+            self.push_all(&date, start..start + text.len());
+            return 1;
         }
+        if let Some(tokens) = numeric(&folded[0]).or_else(|| numeric(text)) {
+            self.push_all(&tokens, start..start + text.len());
+            return 1;
+        }
+        for count in (1..=PHRASE_WORDS_MAX.min(words.len())).rev() {
+            if let Some(tokens) = language.phrases.get(&folded[..count].join(" ")) {
+                let last = &words[count - 1];
+                self.push_all(tokens, start..last.start + last.text.len());
+                return count;
+            }
+        }
+        self.push(Other, start..start + text.len());
+        1
     }
 
     /// Reads text without spaces, in which numbers may be digits.
-    fn push_unspaced(&mut self, text: &str, start: usize) {
+    fn read_chinese(&mut self, text: &str, start: usize) {
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
             let at = start + text.len() - rest.len();
+            let is_adjacent = self.ranges.last().is_some_and(|range| range.end == at);
+            let last = self.tokens.last().copied().filter(|_| is_adjacent);
             let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-            let weekday =
-                WEEKDAY_CHARS.chars().position(|c| c == first || c == '日' && first == '天');
-            let is_after_week = self.tokens.last() == Some(&Unit(Unit::Week))
-                && self.ranges.last().is_some_and(|range| range.end == at);
             let length = if digits > 0 {
-                self.push(&numeric(&rest[..digits]).unwrap_or(vec![Other]), at, digits);
+                self.push_all(&numeric(&rest[..digits]).unwrap_or(vec![Other]), at..at + digits);
                 digits
-            } else if let Some(weekday) = weekday.filter(|_| is_after_week) {
-                self.push_weekday(weekday, at, first.len_utf8());
-                first.len_utf8()
+            } else if let Some((length, tokens)) = CHINESE_TABLE.phrase(rest, last) {
+                self.push_all(tokens, at..at + length);
+                length
+            } else if let Some((length, number)) = chinese_number(rest) {
+                self.push(number.map_or(Other, Number), at..at + length);
+                length
             } else {
-                let ends = rest.char_indices().map(|(at, c)| at + c.len_utf8()).take(CHARS_MAX);
-                let known = |end| WORDS.get(&rest[..end]).map(|tokens| (end, tokens.as_slice()));
-                let longest = ends.filter_map(known).last();
-                let (length, tokens) = longest.unwrap_or((first.len_utf8(), &[Other]));
-                self.push(tokens, at, length);
+                let word = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+                let length = word.max(first.len_utf8());
+                self.push(Other, at..at + length);
                 length
             };
             rest = &rest[length..];
         }
     }
 
-    /// A weekday of the week that the last token names, as in "last week Tuesday", or a weekday.
-    fn push_weekday(&mut self, weekday: usize, at: usize, length: usize) {
-        let Ok(weekday) = Weekday::from_monday_zero_offset(weekday as i8) else { return };
-        let is_of_week = matches!(self.tokens.iter().nth_back(1), Some(Last | This | BeforeLast));
-        let week = if is_of_week { None } else { self.pop() };
-        let start = week.map_or(at, |week| week.start);
-        self.push(&[Weekday(weekday)], start, at + length - start);
-    }
-
-    fn push(&mut self, tokens: &[Token], start: usize, length: usize) {
+    fn push_all(&mut self, tokens: &[Token], range: Range<usize>) {
         for token in tokens {
-            let is_hour = std::mem::take(&mut self.expects_hour);
-            let token = match *token {
-                Number(hour @ 0..=23) if is_hour => clock(hour, 0),
-                token => token,
-            };
-            self.push_one(token, start..start + length);
+            self.push(*token, range.clone());
         }
     }
 
-    fn push_one(&mut self, token: Token, range: Range<usize>) {
-        // "Sept 5" is a date; "sept jours" are seven days.
-        if self.previous[1] == "sept"
-            && let (Some(last @ Number(7)), Number(1..=31)) = (self.tokens.last_mut(), token)
-        {
-            *last = Month(9);
-        }
+    fn push(&mut self, token: Token, range: Range<usize>) {
         let last = self.tokens.last().copied();
-        let (token, replaces) = match (last, token) {
-            (_, Filler) | (Some(Year(_)), Unit(Unit::Year)) => return,
-            (_, In) => {
-                self.expects = true;
+        let token = match (last, token) {
+            (_, Filler) => return,
+            (Some(Year(_)), Unit(Unit::Year)) => return self.extend(range.end),
+            (Some(DayPart(_) | Clock(_)), Joiner) => {
+                self.announced = Expects { month: false, day: true };
                 return;
             }
-            (Some(Number(hour @ 0..=23)), Hours) => (clock(hour, 0), true),
-            (Some(Number(hour @ 1..=12)), HalfDay(later)) => {
-                (clock(hour % 12 + i64::from(later), 0), true)
+            (Some(Ordinal(_) | Number(_) | Weekday(_)), Joiner) => return,
+            (_, Joiner) => Other,
+            (_, In) => return self.announced = Expects { month: true, day: false },
+            (_, On) => return self.announced = Expects { month: self.is_chinese, day: true },
+            (_, AtHour) => return self.expects_hour = true,
+            (Some(Last | Past), Units(unit)) => {
+                self.push(Few, range.clone());
+                Unit(unit)
             }
-            (Some(Number(month @ 1..=12)), MonthSuffix) => (Month(month as i8), true),
-            (_, MonthSuffix) => (Unit(Unit::Month), false),
-            _ => (token, false),
+            (_, Units(unit)) => Unit(unit),
+            (_, Number(hour @ 0..=23) | Count(hour @ 0..=12)) if self.expects_hour => {
+                clock(hour, 0)
+            }
+            (Some(Number(hour @ 0..=23)), Hours) => return self.replace(clock(hour, 0), range.end),
+            (Some(Number(hour @ 1..=12)), HalfDay(later)) => {
+                return self.replace(clock(hour % 12 + i64::from(later), 0), range.end);
+            }
+            (Some(Number(month @ 1..=12)), MonthSuffix) => {
+                return self.replace(Month(month as i8), range.end);
+            }
+            (Some(Number(day @ 1..=31)), DaySuffix) => {
+                return self.replace(Ordinal(day), range.end);
+            }
+            (_, Hours | HalfDay(_) | MonthSuffix | DaySuffix) => Other,
+            _ => token,
         };
-        let before = if replaces { self.pop() } else { None };
+        self.expects_hour = false;
         self.tokens.push(token);
-        self.ranges.push(before.map_or(range.start, |before| before.start)..range.end);
-        self.is_expected.push(self.expects);
-        self.expects = match token {
-            From | To | Since | Until | Between | Before | After => true,
-            And => self.tokens.contains(&Between),
-            _ => false,
+        self.ranges.push(range);
+        self.expects.push(self.announced);
+        let is_pair = self.tokens.iter().any(|token| matches!(token, From | Between));
+        self.announced = match token {
+            From | Since | Until | Between | Before | After | AgoFirst => BOTH,
+            To | And if is_pair => BOTH,
+            _ => NOTHING,
         };
     }
 
-    fn pop(&mut self) -> Option<Range<usize>> {
-        self.tokens.pop();
-        self.expects = self.is_expected.pop()?;
-        self.ranges.pop()
+    /// Another token in place of the last one, which ends here.
+    fn replace(&mut self, token: Token, end: usize) {
+        if let Some(last) = self.tokens.last_mut() {
+            *last = token;
+        }
+        self.extend(end);
     }
+
+    fn extend(&mut self, end: usize) {
+        if let Some(range) = self.ranges.last_mut() {
+            range.end = end;
+        }
+    }
+}
+
+/// Whether a text is code or an address, whose parts are no words: `may_table`, `date.today()`.
+fn is_code(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let has_inner_point = bytes.windows(3).any(|three| {
+        three[1] == b'.' && three[0].is_ascii_alphabetic() && three[2].is_ascii_alphabetic()
+    });
+    has_inner_point || text.contains(['_', '{', '=']) || text.contains("()") || text.contains("::")
 }
 
 /// The tokens of a text that begins with a digit: a date, a time of the day, a number, or two
@@ -433,7 +236,9 @@ fn numeric(text: &str) -> Option<Vec<Token>> {
     };
     Some(vec![match (separator, rest) {
         (None, _) => year(digits).map_or(Number(number(digits)?), Year),
-        (_, "st" | "nd" | "rd" | "th" | "er" | "e") => Number(number(digits)?),
+        (_, "st" | "nd" | "rd" | "th" | "er" | "e") => {
+            Ordinal(number(digits).filter(|day| (1..=31).contains(day))?)
+        }
         (_, "am") => clock(number(digits).filter(|hour| (1..=12).contains(hour))? % 12, 0),
         (_, "pm") => clock(number(digits).filter(|hour| (1..=12).contains(hour))? % 12 + 12, 0),
         (_, "h") => clock(number(digits)?, 0),
@@ -464,7 +269,7 @@ fn numeric(text: &str) -> Option<Vec<Token>> {
 }
 
 /// The day and month of a German date without a year: "3.11.".
-fn german_date(text: &str) -> Option<Vec<Token>> {
+fn day_and_month(text: &str) -> Option<Vec<Token>> {
     let text = text.trim_end_matches([',', ';', ':', '?', '!']);
     let (day, month) = text.strip_suffix('.')?.split_once('.')?;
     let (day, month) = (number(day)?, number(month)?);
