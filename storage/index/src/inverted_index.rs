@@ -139,7 +139,11 @@ impl InvertedIndex {
         let (mut total, mut weights, mut corrected) = (0.0, Vec::new(), 0);
         for (share, word) in words.iter().take(QUERY_WORDS_MAX) {
             let (mut term, mut weight) = (TermHash::of(word), 1.0);
-            if frequency(term) == 0 && corrected < CORRECTED_MAX && is_correctable(word) {
+            if frequency(term) == 0
+                && *share >= 1.0
+                && corrected < CORRECTED_MAX
+                && is_correctable(word)
+            {
                 corrected += 1;
                 if let Some(found) = correction(word, frequency) {
                     (term, weight) = (found, CORRECTED_WEIGHT);

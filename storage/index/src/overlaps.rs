@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! own  = words · form
-//! form = factor of length and question · 1.2 if the query names the author
+//! form = factor of length, brevity and question · 1.2 if the query names the author
 //! ```
 //!
 //! [`crate::inverted_index`] computes `words`, and [`text::form`] says what the form of a text is.
 
 use roaring::RoaringBitmap;
 use text::Step;
-use text::form::{named_authors, question_term};
+use text::form::question_term;
 use text::term::TermHash;
 
 use crate::chunk::Chunk;
@@ -38,14 +38,13 @@ impl OverlapTerms {
 }
 
 impl IndexData {
-    /// The terms of a query, of which `words` count, each with its weight, among the memories in `visible`, or all.
+    /// The terms of a query that names these authors and of which `words` count, each with its weight, among the memories in `visible`, or all.
     pub fn overlap_terms(
         &self,
-        query: &str,
+        mut authors: Vec<TermHash>,
         words: Vec<(f64, String)>,
         visible: Option<&RoaringBitmap>,
     ) -> OverlapTerms {
-        let mut authors = named_authors(query);
         authors.retain(|term| self.facets.frequency(*term, None) > 0);
         let words = self.words.query_terms(words, visible, self.live());
         OverlapTerms { words, authors }

@@ -14,8 +14,9 @@ use index::Slot;
 use index::attributes::Age;
 use index::data::IndexData;
 use model::id::MemoryId;
-use model::score::{Factors, Passed, RecallWeights, ScoreContext};
+use model::score::{Factors, Passed, RecallWeights, ScoreContext, rounded};
 use roaring::RoaringBitmap;
+use text::Step;
 
 use crate::search::query::SearchPlan;
 use crate::search::top_k::{TopK, by_score, f64_from_ordered};
@@ -41,7 +42,7 @@ struct Receiver {
     /// The words of the query that it has, a bit each.
     own: u128,
     /// Memories before it that have others: these words, and how much they count at most.
-    before: Vec<(Slot, u128, f64)>,
+    before: Vec<(MemoryId, Slot, u128, f64)>,
     /// An upper bound of the overlap of these words.
     words_max: f64,
 }
@@ -104,11 +105,17 @@ impl SearchPlan<'_> {
         let mut passed = Passed::default();
         if let Some(receiver) = receiver {
             let score = alone.unrounded(&self.weights);
+            if rounded(score) <= 0.0 {
+                return results.push(by_score(alone.fused(&self.weights)), id, || Found {
+                    factors: alone,
+                    passed,
+                });
+            }
             let highest = score + receiver.added_max(score, &self.weights);
             if results.rejects(by_score(highest)) {
                 return;
             }
-            let words_before = self.words_before(&receiver);
+            let words_before = self.words_before(id, &receiver);
             passed = Passed { context: receiver.context, words_before };
         }
         let factors = alone.with_passed(&passed, &self.weights);
@@ -117,17 +124,22 @@ impl SearchPlan<'_> {
 
     /// The overlap of the words that a receiver gets: each with the largest share that one of the memories
     /// before gives.
-    fn words_before(&self, receiver: &Receiver) -> f64 {
+    fn words_before(&self, id: MemoryId, receiver: &Receiver) -> f64 {
         if receiver.before.is_empty() {
             return 0.0;
         }
         let data = self.index.read();
+        // Since the receivers were found, a memory may be deleted, and its slot be that of another.
+        let is_there = |id: MemoryId, slot| data.slot(id) == Some(slot);
+        if !is_there(id, receiver.slot) {
+            return 0.0;
+        }
         let (_, vector) = data.vector_of(receiver.slot);
         let vector = vector.components();
         let likeness = |slot| ScoreContext::likeness(data.vector_of(slot).1.cosine(&vector));
-        let before = receiver.before.iter();
+        let before = receiver.before.iter().filter(|(id, slot, ..)| is_there(*id, *slot));
         let before: Vec<_> =
-            before.map(|(slot, words, most)| (*words, most * likeness(*slot))).collect();
+            before.map(|(_, slot, words, most)| (*words, most * likeness(*slot))).collect();
         self.terms.words.overlap_before(receiver.own, &before) * receiver.form
     }
 
@@ -186,16 +198,19 @@ impl SearchPlan<'_> {
         let last = near.len() - 1;
         let (((created_at, _), slot), own) = (near[last], words[last]);
         let older = near[..last].iter().zip(words).rev().zip(ScoreContext::WORDS);
-        let before = older.filter_map(|((((time, _), slot), words), most)| {
-            let gives = words & !own != 0 && ScoreContext::is_near(created_at, *time);
-            gives.then_some((*slot, words & !own, most))
+        let before = older.filter_map(|((((time, id), slot), words), most)| {
+            let gives = Step::WordsBefore.is_on()
+                && words & !own != 0
+                && ScoreContext::is_near(created_at, *time);
+            gives.then_some((*id, *slot, words & !own, most))
         });
         let before: Vec<_> = before.collect();
         let form = data.form(&self.terms, slot);
         let words_max = match before[..] {
             [] => 0.0,
             _ => {
-                let most: Vec<_> = before.iter().map(|(_, words, most)| (*words, *most)).collect();
+                let most: Vec<_> =
+                    before.iter().map(|(_, _, words, most)| (*words, *most)).collect();
                 self.terms.words.overlap_before(own, &most) * form
             }
         };

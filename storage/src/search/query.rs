@@ -15,6 +15,7 @@ use model::memory::MemoryRecord;
 use model::score::{Factors, Passed, RecallWeights, rounded};
 use model::sq8::Code;
 use model::temporal::{Window, window};
+use text::form::named_authors;
 use text::tokenizer::content_words;
 
 use crate::search::filter::Filter;
@@ -153,13 +154,14 @@ impl<'a> SearchPlan<'a> {
         let window_first = window.as_ref().is_some_and(|it| it.is_all_of(&request.query));
         let words = content_words(&request.query, QUERY_WORDS_MAX);
         let words = words.into_iter().map(|word| (weight(&word), word)).collect();
+        let authors = named_authors(&request.query);
         let (terms, home) = {
             let data = index.read();
             let home =
                 request.home_namespace.as_deref().and_then(|name| data.namespaces.number(name));
             let Filter { namespace, access, .. } = &request.filter;
             let visible = data.namespaces.visible(namespace.as_deref(), access);
-            (data.overlap_terms(&request.query, words, visible.as_deref()), home)
+            (data.overlap_terms(authors, words, visible.as_deref()), home)
         };
         let code = request.vector.as_deref().map(Code::of);
         Self { index, request, weights, now, terms, home, window, window_first, code }

@@ -121,7 +121,7 @@ impl BruteForce {
                     _ => 0.0,
                 };
                 let parts = around[&it.0].iter().map(part).fold(0.0, f64::max);
-                if !self.0[&it.0].words.contains(word) {
+                if !self.0[&it.0].words.contains(word) && total > 0.0 && fused(it) > 0.0 {
                     words_before += KEYWORD_OVERLAP_MAX * idf * share * parts / total;
                 }
             }
@@ -190,7 +190,9 @@ impl BruteForce {
             if known.contains(&word) {
                 return (idf(&word), 1.0, word);
             }
-            let near = known.iter().filter(|other| differ_by_one_error(&word, other));
+            let is_corrected = !time_words.contains(&word);
+            let near =
+                known.iter().filter(|other| is_corrected && differ_by_one_error(&word, other));
             // Of equal ones, the last one wins, so that it is the first in alphabetical order.
             let near = near.rev().max_by(|l, r| frequency(l).total_cmp(&frequency(r)));
             near.map_or((idf(&word), 0.0, word), |near| (idf(near), 0.5, (*near).clone()))
@@ -220,6 +222,9 @@ impl BruteForce {
         for (source, factors) in sources {
             contexts.entry(*source).or_insert(0.0);
             let meaning = Factors { heat: 0.0, ..*factors }.fused(weights);
+            for (.., id) in &around[source] {
+                contexts.entry(*id).or_insert(0.0);
+            }
             let is_question =
                 TextForm::of(&self.0[source].memory.label).terms.contains(&question_term());
             for (side, step, id) in around[source].iter().filter(|_| meaning > 0.0) {

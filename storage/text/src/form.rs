@@ -26,6 +26,8 @@ const AUTHOR_BYTES_MAX: usize = 64;
 const AUTHOR_WORDS_MAX: usize = 4;
 /// Words of his name by which an author is found.
 const NAMES_MAX: usize = 2;
+/// Words of a query that may name an author.
+const QUERY_WORDS_MAX: usize = 128;
 /// Longest text in brackets before an author, in bytes.
 const BRACKETS_BYTES_MAX: usize = 64;
 /// The author whom a query means that says "I".
@@ -69,7 +71,7 @@ impl TextForm {
             terms.push(question_term());
         }
         if !author.is_empty() && said.split_whitespace().any(is_first_person) {
-            let names = author.split_whitespace().take(NAMES_MAX);
+            let names = parts(author).filter(|name| !name.is_empty()).take(NAMES_MAX);
             terms.extend(names.map(|name| author_term(&lower(name))));
         }
         Self { factor, terms }
@@ -87,10 +89,11 @@ pub fn named_authors(query: &str) -> Vec<TermHash> {
     if !Step::Authors.is_on() {
         return authors;
     }
-    for word in query.split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '’') {
+    for word in parts(query).take(QUERY_WORDS_MAX) {
         let lower = lower(word);
         let name = match lower.strip_suffix("'s").unwrap_or(&lower) {
-            me if FIRST_PERSON.contains(&me) => USER,
+            // "US" is a country.
+            me if FIRST_PERSON.contains(&me) && me != "us" => USER,
             name if is_stop_word(name) || name.is_empty() => continue,
             name => name,
         };
@@ -100,6 +103,11 @@ pub fn named_authors(query: &str) -> Vec<TermHash> {
         }
     }
     authors
+}
+
+/// The words of a query or of a name.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '’')
 }
 
 fn author_term(name: &str) -> TermHash {

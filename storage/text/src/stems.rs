@@ -84,7 +84,9 @@ fn has_stem(word: &str) -> bool {
 /// Irregular forms, each with its base.
 static IRREGULAR: LazyLock<HashMap<&str, &str, RandomState>> = LazyLock::new(|| {
     let lines = include_str!("irregular_forms.txt").lines().filter(|line| !line.starts_with('#'));
-    lines.filter_map(|line| line.split_once(' ')).collect()
+    let pairs = lines.filter_map(|line| line.split_once(' '));
+    // "Done" says more than "do", which does not count.
+    pairs.filter(|(_, base)| !is_stop_word(base)).collect()
 });
 
 /// The base of an irregular form: "go" of "went". Other words are returned as they are.

@@ -52,9 +52,9 @@ const CHINESE_AFTER_NUMBERS: &[(&[Token], Names)] = &[
 /// What may follow a unit at once.
 const CHINESE_AGO: &[&str] = &["之前", "以前", "前"];
 /// Words that end or begin as a time does: "目前", "日本", "周期".
-const CHINESE_OTHERS: Names = "日本,版本,目前,基本,根本,成本,样本,樣本,书本,書本,课本,剧本,文本,脚本,腳本,资本,副本,标本,原本,当前,當前,\
+const CHINESE_OTHERS: Names = "日本,版本,目前,基本,根本,成本,样本,樣本,笔记本,账本,楼上,身上,书本,書本,课本,剧本,文本,脚本,腳本,资本,副本,标本,原本,当前,當前,\
     先前,提前,眼前,面前,从前,空前,事前,会前,课前,睡前,餐前,饭前,马上,以上,网上,线上,路上,一周年,一天到晚,第一,第二,第三,唯一,统一,\
-    一些,一起,一样,一个,一次,一下,一般,一定,一直,十分";
+    一些,一起,一样,一次,一下,一般,一定,一直";
 /// Characters after which these words are no times: "本周期" is a period.
 const CHINESE_CONTINUED: Names = "周期,周年,周围,周边,周到,周转,周密,周报,天气,天空,天然,天才,天津,天使,年级,年龄,年代,年轻,年薪,年终,年报,月亮,月饼,月薪,月球";
 /// Phrases that no other word continues.
@@ -125,7 +125,10 @@ impl Chinese {
             }
             Some(Unit(_)) => {
                 if let Some(ago) = CHINESE_AGO.iter().find(|ago| text.starts_with(**ago)) {
-                    return Some((ago.len(), &[Ago]));
+                    // "前端" is a front end.
+                    let is_continued =
+                        text[ago.len()..].starts_with(['端', '后', '進', '进', '景', '期']);
+                    return Some((ago.len(), if is_continued { &[Other] } else { &[Ago] }));
                 }
             }
             _ => {}

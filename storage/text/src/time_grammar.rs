@@ -113,14 +113,15 @@ impl<'w> Grammar<'w> {
         (start < end).then_some((length, (start, end)))
     }
 
-    /// Two times, the second one after a word for "to".
+    /// Two times, the second one after a word for "to". Each may be a month or a weekday alone.
     fn pair(&self, at: usize) -> Found {
+        let bare = Self { is_bare: true, ..*self };
         self.days_of_month(at).or_else(|| self.days_of_last_week(at)).or_else(|| {
-            let (first, (start, _)) = self.point(at)?;
+            let (first, (start, _)) = bare.point(at)?;
             let [Token::To | Token::Until | Token::And, ..] = self.rest(at + first) else {
                 return None;
             };
-            let (second, (_, end)) = self.point(at + first + 1)?;
+            let (second, (_, end)) = bare.point(at + first + 1)?;
             Some((first + 1 + second, (start, end)))
         })
     }
@@ -210,7 +211,9 @@ impl<'w> Grammar<'w> {
 
     /// Counts of units: "3 days ago", "the last few weeks".
     fn counted(&self, at: usize) -> Found {
-        use Token::{Ago, AgoFirst, And, BeforeSuffix, Count, Few, Last, Number, Past, Unit as Of};
+        use Token::{
+            Ago, AgoFirst, And, BeforeSuffix, Count, Few, Last, Number, Past, Unit as Of, Units,
+        };
         let of = |count, unit| unit_containing(units_before(self.now, count, unit)?, unit);
         Some(match *self.rest(at) {
             [Last | Past, Number(count) | Count(count), Of(unit), ..]
@@ -243,6 +246,13 @@ impl<'w> Grammar<'w> {
             | [AgoFirst, Number(count) | Count(count), Of(unit), ..] => (3, of(count, unit)?),
             [Last | Past, Few, Of(unit), ..] | [Few, Last | Past, Of(unit), ..] => {
                 (3, self.until_now(FEW_MAX, unit)?)
+            }
+            // "The last days of Pompeii" are others.
+            [Last | Past, Units(unit)] if unit != Unit::Minute => {
+                (2, self.until_now(FEW_MAX, unit)?)
+            }
+            [Last | Past, Units(unit @ (Unit::Week | Unit::Month | Unit::Year)), ..] => {
+                (2, self.until_now(FEW_MAX, unit)?)
             }
             [Few, Of(unit), Ago, ..] | [AgoFirst, Few, Of(unit), ..] => {
                 (3, (of(FEW_MAX, unit)?.0, of(FEW_MIN, unit)?.1))

@@ -18,6 +18,8 @@ use crate::tokenizer::is_unspaced;
 
 /// Most tokens of a query that are read.
 const TOKENS_MAX: usize = 128;
+/// Longest text of a date or a time.
+const NUMERIC_BYTES_MAX: usize = 24;
 
 /// What a word announces.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -67,12 +69,15 @@ impl Tokens {
                 words.push(Word { text: "", folded: String::new(), start: offset(chunk) });
                 continue;
             }
+            if words.len() >= TOKENS_MAX {
+                break;
+            }
             let has_point = day_and_month(chunk).is_some();
             let parts: Vec<_> = match has_point || numeric(trimmed).is_some() {
                 true => vec![trimmed],
                 false => trimmed.split(|c: char| !c.is_alphanumeric()).collect(),
             };
-            for text in parts.into_iter().filter(|text| !text.is_empty()) {
+            for text in parts.into_iter().filter(|text| !text.is_empty()).take(TOKENS_MAX) {
                 words.push(Word { text, folded: fold(text), start: offset(text) });
             }
         }
@@ -120,7 +125,7 @@ impl Tokens {
     /// Reads text without spaces, in which numbers may be digits.
     fn read_chinese(&mut self, text: &str, start: usize) {
         let mut rest = text;
-        while let Some(first) = rest.chars().next() {
+        while let Some(first) = rest.chars().next().filter(|_| self.tokens.len() < TOKENS_MAX) {
             let at = start + text.len() - rest.len();
             let is_adjacent = self.ranges.last().is_some_and(|range| range.end == at);
             let last = self.tokens.last().copied().filter(|_| is_adjacent);
@@ -164,10 +169,7 @@ impl Tokens {
             (_, In) => return self.announced = Expects { month: true, day: false },
             (_, On) => return self.announced = Expects { month: self.is_chinese, day: true },
             (_, AtHour) => return self.expects_hour = true,
-            (Some(Last | Past), Units(unit)) => {
-                self.push(Few, range.clone());
-                Unit(unit)
-            }
+            (Some(Last | Past), Units(_)) => token,
             (_, Units(unit)) => Unit(unit),
             (_, Number(hour @ 0..=23) | Count(hour @ 0..=12)) if self.expects_hour => {
                 clock(hour, 0)
@@ -189,10 +191,10 @@ impl Tokens {
         self.tokens.push(token);
         self.ranges.push(range);
         self.expects.push(self.announced);
-        let is_pair = self.tokens.iter().any(|token| matches!(token, From | Between));
         self.announced = match token {
-            From | Since | Until | Between | Before | After | AgoFirst => BOTH,
-            To | And if is_pair => BOTH,
+            Since | Until | Before | After | AgoFirst => BOTH,
+            // "From Jan about the budget" is no month; "from Jan to May" is a pair.
+            From | Between => Expects { month: false, day: true },
             _ => NOTHING,
         };
     }
@@ -224,6 +226,9 @@ fn is_code(text: &str) -> bool {
 /// The tokens of a text that begins with a digit: a date, a time of the day, a number, or two
 /// numbers as in "3-5".
 fn numeric(text: &str) -> Option<Vec<Token>> {
+    if text.len() > NUMERIC_BYTES_MAX {
+        return None;
+    }
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
     if let Some((day, time)) = text.split_once('T') {
@@ -278,7 +283,10 @@ fn day_and_month(text: &str) -> Option<Vec<Token>> {
 }
 
 fn clock(hour: i64, minute: i64) -> Token {
-    Time::new(hour as i8, minute as i8, 0, 0).map_or(Other, Clock)
+    let part = |number: i64| i8::try_from(number).ok();
+    let time =
+        part(hour).zip(part(minute)).and_then(|(hour, minute)| Time::new(hour, minute, 0, 0).ok());
+    time.map_or(Other, Clock)
 }
 
 fn date(year: i16, month: i64, day: i64) -> Option<Token> {

@@ -2,8 +2,8 @@
 //!
 //! - Words are split at Unicode word boundaries (UAX #29) and lower-cased.
 //! - Latin letters lose their accents.
-//! - ASCII words are stemmed with the Snowball English stemmer (Porter2). Stop words and
-//!   words with other letters are not stemmed.
+//! - ASCII words are stemmed with the Snowball English stemmer (Porter2), irregular forms as their base.
+//!   Stop words and words with other letters are not stemmed.
 //! - Scripts without spaces between words (Han, Hiragana, Katakana, Hangul, Thai, Lao,
 //!   Khmer, Burmese) become character bigrams. Documents contain the single characters too,
 //!   so a query of one character finds them.

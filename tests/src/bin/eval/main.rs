@@ -40,7 +40,7 @@ struct Arguments {
     #[arg(long)]
     cosine: bool,
     /// Then measures also without each step, and by similarity alone.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["settings", "without", "only", "cosine"])]
     steps: bool,
 }
 
@@ -153,6 +153,7 @@ fn measure_steps() {
     };
     run("All steps", &[]);
     run("Similarity alone", &["--cosine"]);
+    run("Without context", &["--set", "recall.context_weight=0"]);
     for (name, _) in Step::ALL {
         run(&format!("Without {name}"), &["--without", name]);
     }
