@@ -29,7 +29,6 @@ pub struct Expects {
 }
 
 const BOTH: Expects = Expects { month: true, day: true };
-const NOTHING: Expects = Expects { month: false, day: false };
 
 /// The tokens of a query, without fillers.
 #[derive(Debug, Default)]
@@ -195,7 +194,7 @@ impl Tokens {
             Since | Until | Before | After | AgoFirst => BOTH,
             // "From Jan about the budget" is no month; "from Jan to May" is a pair.
             From | Between => Expects { month: false, day: true },
-            _ => NOTHING,
+            _ => Expects::default(),
         };
     }
 
