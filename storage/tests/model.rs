@@ -73,7 +73,7 @@ fn compare_list(engine: &Engine, passing: &[(&MemoryId, &NaiveMemory)], filter: 
     let now = engine.reader.position().clock;
     let mut expected: Vec<_> =
         passing.iter().map(|(id, naive)| (rounded(World::heat(naive, now)), **id)).collect();
-    expected.sort_by(|l, r| r.0.total_cmp(&l.0).then(l.1.cmp(&r.1)));
+    expected.sort_by(|l, r| r.0.total_cmp(&l.0).then(r.1.cmp(&l.1)));
     let request =
         ListRequest { filter: filter.clone(), offset: 3, limit: 7, ..ListRequest::default() };
     let page = engine.reader.list(TENANT, &request).unwrap();

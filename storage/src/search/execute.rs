@@ -129,7 +129,7 @@ fn first_of_all(
     first
 }
 
-/// Orders results by score, ties by id; those created in `window` come first.
+/// Orders results by score, of equal ones the newest first; those created in `window` come first.
 fn order(hits: &mut [Hit], window: Option<&Window>) {
     let is_outside =
         |hit: &Hit| window.is_some_and(|it| !it.contains(hit.record.memory.created_at));
@@ -137,7 +137,7 @@ fn order(hits: &mut [Hit], window: Option<&Window>) {
         let by_window = is_outside(left).cmp(&is_outside(right));
         by_window
             .then(right.score.total_cmp(&left.score))
-            .then(left.record.id.cmp(&right.record.id))
+            .then(right.record.id.cmp(&left.record.id))
     });
 }
 

@@ -4,7 +4,6 @@
 //! block-max bounds: a chunk is skipped if its highest heat ranks below the heap's threshold.
 //! Rows are skipped by their own heat bound.
 
-use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use index::CHUNK_ROWS;
@@ -18,7 +17,9 @@ use crate::error::Result;
 use crate::reader::Reader;
 use crate::search::filter::{Filter, TEXT_BYTES_MAX, TextRoom};
 use crate::search::scan::{ChunkCandidates, visit_matching_chunks};
-use crate::search::top_k::{Rank, TopK, lowest_upper_bound, ordered_heat, ordered_i64};
+use crate::search::top_k::{
+    Rank, SmallestIds, TopK, lowest_upper_bound, ordered_heat, ordered_i64,
+};
 use crate::table::view::View;
 
 /// Maximum number of scans for one page. A page is scanned again if it came out short because
@@ -173,16 +174,13 @@ impl Reader {
         after: Option<MemoryId>,
         count: usize,
     ) -> Vec<MemoryId> {
-        let mut smallest = BinaryHeap::new();
+        let mut smallest = SmallestIds::new(count);
         self.visit_ids(tenant, filter, |id| {
             if Some(id) > after {
                 smallest.push(id);
             }
-            if smallest.len() > count {
-                smallest.pop();
-            }
         });
-        smallest.into_sorted_vec()
+        smallest.into_sorted()
     }
 
     fn visit_ids(&self, tenant: TenantId, filter: &Filter, mut visit: impl FnMut(MemoryId)) {

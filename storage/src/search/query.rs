@@ -79,7 +79,7 @@ impl Traversal {
 /// Results of a search.
 #[derive(Debug, Clone, Default)]
 pub struct SearchResults {
-    /// The best results, best first, ties by id.
+    /// The best results, best first, of equal ones the newest first.
     pub hits: Vec<Hit>,
     /// Time window of the query's temporal expression, if it has one.
     pub window: Option<Window>,

@@ -207,7 +207,7 @@ fn keyword_candidates(data: &IndexData, words: Vec<TermHash>, near: &RoaringBitm
     candidates.into_iter().map(|(_, slot)| slot).collect()
 }
 
-/// The most similar memories of `slots`, best first, ties by id.
+/// The most similar memories of `slots`, best first, of equal ones the newest.
 fn similar(data: &IndexData, slots: &[Slot], vector: &[f32], code: &Code) -> Vec<Suggestion> {
     let may_be = |slot: &&Slot| data.similarity_upper_bound(**slot, code) >= SIMILAR_COSINE;
     let cosine = |slot: &Slot| {
@@ -220,7 +220,7 @@ fn similar(data: &IndexData, slots: &[Slot], vector: &[f32], code: &Code) -> Vec
         .map(cosine)
         .filter(|(cosine, _)| *cosine >= SIMILAR_COSINE)
         .collect();
-    similar.sort_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
+    similar.sort_by(|left, right| right.0.total_cmp(&left.0).then(right.1.cmp(&left.1)));
     let suggestion =
         |(weight, other)| Suggestion { other, relation: SIMILAR_TO.to_owned(), weight };
     similar.into_iter().take(SUGGESTIONS_MAX).map(suggestion).collect()

@@ -11,10 +11,7 @@ use model::thermo::Thermo;
 use crate::reader::Reader;
 use crate::search::filter::{Filter, TierFilter};
 use crate::search::scan::visit_matching_chunks;
-use crate::search::top_k::{Rank, TopK};
-
-/// The rank of every candidate.
-const RANK: Rank = [0; 3];
+use crate::search::top_k::SmallestIds;
 
 /// Which memories, with which rules, and how many at once.
 pub struct DueRequest<'a> {
@@ -43,7 +40,7 @@ impl Reader {
         let Some(index) = self.index(tenant).filter(|_| !rules.is_empty()) else {
             return (Vec::new(), counts);
         };
-        let mut due = TopK::new(limit);
+        let mut due = SmallestIds::new(limit);
         let filter = Filter { tier: TierFilter::All, ..Filter::default() };
         let mut rules_of = HashMap::new();
         visit_matching_chunks(&index, &filter, |data, chunk, rows| {
@@ -64,12 +61,12 @@ impl Reader {
                 if let Some(at) = subject.due(rules, deciding, thermo, now) {
                     counts[at] += 1;
                     if reached.is_none_or(|reached| row.id() > reached) {
-                        due.push(RANK, row.id(), || ());
+                        due.push(row.id());
                     }
                 }
             }
             true
         });
-        (due.into_sorted().map(|(id, ())| id).collect(), counts)
+        (due.into_sorted(), counts)
     }
 }

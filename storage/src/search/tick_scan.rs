@@ -22,15 +22,13 @@ use crate::reader::Reader;
 use crate::search::filter::Filter;
 use crate::search::retention::DueRequest;
 use crate::search::scan::scan;
-use crate::search::top_k::{Rank, TopK};
+use crate::search::top_k::SmallestIds;
 use crate::table::view::View;
 
 /// A tight upper bound times this is a lower bound of the heat: slightly below 99 %.
 const LOWER_BOUND_SHARE: f64 = 0.989;
 /// Resolution in which heats are compared with thresholds.
 const RESOLUTION: f64 = 1e-6;
-/// The rank of every candidate.
-const RANK: Rank = [0; 3];
 
 /// Most candidates of a step.
 const STEP_MAX: usize = 1_000;
@@ -165,8 +163,7 @@ impl Reader {
     ) -> TickCandidates {
         let engine = self.engine();
         let Some(index) = engine.registry.tenant(tenant) else { return TickCandidates::default() };
-        // Candidates of equal rank: the smallest ids are kept.
-        let (mut crossed, mut cold) = (TopK::new(limit), TopK::new(limit));
+        let (mut crossed, mut cold) = (SmallestIds::new(limit), SmallestIds::new(limit));
         let is_ahead = |id| reached.is_none_or(|reached| id > reached);
         let (mut hot_count, mut cold_count) = (0, 0);
         let hot_max = u64::from(tick.thermo.consolidation.active_index_max);
@@ -199,22 +196,21 @@ impl Reader {
                 // A later anchor means that the memory was evaluated when it was written.
                 let id = row.id();
                 let is_pending =
-                    row.anchored_at() <= tick.until && is_ahead(id) && crossed.accepts(RANK, id);
+                    row.anchored_at() <= tick.until && is_ahead(id) && crossed.accepts(id);
                 if is_pending && has_crossed() {
-                    crossed.push(RANK, id, || ());
+                    crossed.push(id);
                 }
                 // A cheap bound of the heat excludes most memories.
                 if may_archive && now.is_cold() && is_archivable(row, thermo, until) {
                     cold_count += 1;
                     if is_ahead(id) {
-                        cold.push(RANK, id, || ());
+                        cold.push(id);
                     }
                 }
             }
         });
-        let ids = |best: TopK<()>| best.into_sorted().map(|(id, ())| id).collect();
         let archivable = tick.thermo.consolidation.archived(hot_count, cold_count);
-        TickCandidates { crossed: ids(crossed), cold: ids(cold), archivable }
+        TickCandidates { crossed: crossed.into_sorted(), cold: cold.into_sorted(), archivable }
     }
 }
 

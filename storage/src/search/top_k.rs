@@ -1,8 +1,10 @@
-//! Top-k selection with a bounded heap: keeps the `k` best of any number of candidates.
+//! Top-k selection with a bounded heap: keeps the `k` best of any number of candidates, or the `k`
+//! smallest ids.
 //!
 //! The heap has the worst kept candidate on top. Its rank is the threshold: a candidate below
 //! it cannot enter. Scans compare upper bounds with the threshold to skip candidates, as in
-//! WAND and MaxScore. Higher ranks come first, ties go to the smaller id.
+//! WAND and MaxScore. Higher ranks come first, ties go to the larger id: ids rise in
+//! the order of creation, so that is the newest.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -66,7 +68,7 @@ impl<T> PartialOrd for Candidate<T> {
 impl<T> Ord for Candidate<T> {
     /// Better candidates are less, so that the worst is on top of the heap.
     fn cmp(&self, other: &Self) -> Ordering {
-        other.rank.cmp(&self.rank).then(self.id.cmp(&other.id))
+        (other.rank, other.id).cmp(&(self.rank, self.id))
     }
 }
 
@@ -97,7 +99,7 @@ impl<T> TopK<T> {
     #[inline]
     pub(crate) fn accepts(&self, rank: Rank, id: MemoryId) -> bool {
         self.heap.len() < self.capacity
-            || self.heap.peek().is_some_and(|worst| (rank, worst.id) > (worst.rank, id))
+            || self.heap.peek().is_some_and(|worst| (rank, id) > (worst.rank, worst.id))
     }
 
     /// Adds a candidate if it is among the best. Calls `item` only in that case.
@@ -114,6 +116,38 @@ impl<T> TopK<T> {
     /// The candidates, best first.
     pub(crate) fn into_sorted(self) -> impl Iterator<Item = (MemoryId, T)> {
         self.heap.into_sorted_vec().into_iter().map(|candidate| (candidate.id, candidate.item))
+    }
+}
+
+/// The `capacity` smallest ids so far.
+pub(crate) struct SmallestIds {
+    capacity: usize,
+    heap: BinaryHeap<MemoryId>,
+}
+
+impl SmallestIds {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { capacity, heap: BinaryHeap::new() }
+    }
+
+    /// Whether an id is among the smallest so far.
+    pub(crate) fn accepts(&self, id: MemoryId) -> bool {
+        self.heap.len() < self.capacity || self.heap.peek().is_some_and(|largest| id < *largest)
+    }
+
+    /// Adds an id if it is among the smallest.
+    pub(crate) fn push(&mut self, id: MemoryId) {
+        if self.accepts(id) {
+            if self.heap.len() == self.capacity {
+                self.heap.pop();
+            }
+            self.heap.push(id);
+        }
+    }
+
+    /// The ids in order.
+    pub(crate) fn into_sorted(self) -> Vec<MemoryId> {
+        self.heap.into_sorted_vec()
     }
 }
 
@@ -134,7 +168,7 @@ mod tests {
             for (rank, id) in &candidates {
                 top.push([*rank, 0, 0], MemoryId([*id; 16]), || *rank);
             }
-            candidates.sort_by_key(|(rank, id)| (std::cmp::Reverse(*rank), *id));
+            candidates.sort_by_key(|(rank, id)| std::cmp::Reverse((*rank, *id)));
             let expected: Vec<_> = candidates.iter().take(capacity).map(|(_, id)| MemoryId([*id; 16])).collect();
             let found: Vec<_> = top.into_sorted().map(|(id, _)| id).collect();
             prop_assert_eq!(found, expected);

@@ -61,7 +61,8 @@ pub fn passes(filter: &Filter, memory: &Memory) -> bool {
 pub struct BruteForce(pub BTreeMap<MemoryId, Candidate>);
 
 impl BruteForce {
-    /// Scores and ids of the best memories that pass the filter, best first, ties by id.
+    /// Scores and ids of the best memories that pass the filter, best first, of equal ones the
+    /// newest first.
     pub fn best(
         &self,
         request: &SearchRequest,
@@ -104,7 +105,7 @@ impl BruteForce {
             self.0.iter().filter(|(_, candidate)| passes(&request.filter, &candidate.memory));
         let mut scores: Vec<_> = passing.map(factors).collect();
         let fused = |(_, factors): &(_, Factors)| factors.fused(&weights);
-        scores.sort_by(|l, r| fused(r).total_cmp(&fused(l)).then(l.0.cmp(&r.0)));
+        scores.sort_by(|l, r| fused(r).total_cmp(&fused(l)).then(r.0.cmp(&l.0)));
         let sources = &scores[..scores.len().min(50)];
         let around = self.around();
         let contexts = self.contexts(sources, &weights, &around, &forms);
@@ -131,7 +132,7 @@ impl BruteForce {
             (it.1.with_passed(&passed, &weights).fused(&weights), it.0)
         };
         let mut totals: Vec<_> = scores.iter().map(total).collect();
-        totals.sort_by(|l, r| r.0.total_cmp(&l.0).then(l.1.cmp(&r.1)));
+        totals.sort_by(|l, r| r.0.total_cmp(&l.0).then(r.1.cmp(&l.1)));
         totals.truncate(request.limit);
         totals
     }
@@ -264,7 +265,7 @@ fn differ_by_one_error(word: &str, other: &str) -> bool {
 pub fn hottest(mut all: Vec<(bool, f64, Timestamp, MemoryId)>) -> Vec<MemoryId> {
     all.sort_by(|l, r| {
         let by_heat = r.0.cmp(&l.0).then(r.1.total_cmp(&l.1));
-        by_heat.then(r.2.cmp(&l.2)).then(l.3.cmp(&r.3))
+        by_heat.then(r.2.cmp(&l.2)).then(r.3.cmp(&l.3))
     });
     all.into_iter().take(10).map(|(.., id)| id).collect()
 }
