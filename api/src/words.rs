@@ -8,6 +8,7 @@ use storage::model::duplicate::OnDuplicate;
 use storage::model::memory::{DecayClass, MemoryType, Signal, Tier};
 use storage::model::memory::{Defect, FoldReason};
 use storage::model::retention::RetentionAction;
+use storage::model::score::Evidence;
 use storage::model::tenant::{Role, TenantState};
 use storage::model::trigger::DeliveryStage;
 use storage::model::trigger::{TriggerActionKind, TriggerEvent};
@@ -114,6 +115,7 @@ words! {
     ];
     AuditAction: Self::NAMED;
     AuditChain: Self::NAMED;
+    Evidence: [("none", Self::None), ("weak", Self::Weak), ("strong", Self::Strong)];
     Tier: [("hot", Self::Hot), ("cold", Self::Cold)];
     TierFilter: [("hot", Self::Hot), ("cold", Self::Cold), ("all", Self::All)];
     Sort: [

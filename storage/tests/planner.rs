@@ -3,6 +3,7 @@
 
 use storage::model::access::{Policy, Rule, Rules};
 use storage::model::id::KeyId;
+use storage::model::score::KEYWORD_OVERLAP_MAX;
 use storage::model::tenant::Role;
 
 use crate::common::brute::{self, BruteForce, Candidate};
@@ -165,4 +166,34 @@ fn search_equals_brute_force_over_fifty_thousand() {
         }
     }
     assert_eq!(engine.reader.searches().by_graph(), 0);
+    archived_matches_are_counted(&mut engine, now + 1);
+}
+
+/// A search in the hot tier counts the archived memories that one in both tiers returns.
+fn archived_matches_are_counted(engine: &mut Engine, now: i64) {
+    let by_meaning = [("context_weight", 0.0), ("similarity_weight", 1.0), ("heat_weight", 0.1)];
+    let settings = by_meaning.map(|(name, value)| configure(&format!("recall.{name}"), value));
+    engine.run(now, &settings);
+    let mut counted = 0;
+    for seed in COUNT..COUNT + 20 {
+        let request = |tier| SearchRequest {
+            query: text(seed, 3),
+            vector: Some(vector(seed).components().unwrap()),
+            filter: Filter { tier, ..Filter::default() },
+            limit: 100,
+            ..SearchRequest::default()
+        };
+        let found = |tier| engine.reader.search(TENANT, &request(tier)).unwrap();
+        let is_match = |hit: &&storage::Hit| {
+            let factors = hit.factors.unwrap();
+            hit.record.memory.archived_at.is_some()
+                && factors.superseded_factor == 1.0
+                && factors.similarity + factors.own / KEYWORD_OVERLAP_MAX >= 0.5
+        };
+        let expected = found(TierFilter::All).hits.iter().filter(is_match).count();
+        assert_eq!(found(TierFilter::Hot).cold_matches, expected, "{seed}");
+        assert_eq!(found(TierFilter::All).cold_matches, 0);
+        counted += expected;
+    }
+    assert!(counted > 20, "{counted}");
 }

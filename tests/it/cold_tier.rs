@@ -61,7 +61,8 @@ async fn cold_memories_are_archived_searchable_and_restorable() {
     };
     assert_eq!(matches(json!({"query": "an old house"})).await, 2, "old ones, with a word of it");
     assert_eq!(matches(json!({"query": "an old house", "min_score": 9})).await, 0);
-    assert_eq!(matches(json!({"query": "house", "limit": 1})).await, 0, "the limit is reached");
+    assert_eq!(matches(json!({"query": "house", "limit": 1})).await, 1, "the best is archived");
+    assert_eq!(matches(json!({"query": "a new fox", "limit": 1})).await, 0, "the best is not");
     assert_eq!(matches(json!({"query": "house", "tier": "all"})).await, 0);
     let body = json!({"query": "fox", "tier": "cold", "explain": true});
     let hits = node.post("/agent/search", &body).await;

@@ -82,7 +82,21 @@ async fn searches_are_restricted_to_a_time() {
     request.json(&wrong).send().await.assert_invalid("time_from");
     let today = json!({"query": "what happened today?", "explain": true});
     let hits = search(&cluster, today).await;
-    assert_eq!(hits[0]["explain"]["temporal_window"]["ranks_first"], true);
+    assert_fields(&hits[0], json!({"ranks_first": true}));
+    assert_eq!(hits[0]["explain"]["evidence"], "strong", "it was stored then");
+    let nothing = search(&cluster, json!({"query": "what happened last year?"})).await;
+    assert!(nothing[0].get("ranks_first").is_none(), "{nothing:?}");
+    for (query, evidence) in [
+        ("a red fox", Some("strong")),
+        ("what happened last year?", Some("none")),
+        ("quarterly tax returns of the subsidiary", Some("none")),
+        (" ", None),
+    ] {
+        let request = cluster.request(Method::POST, "/agent/search");
+        let response = request.json(&json!({"query": query})).send().await;
+        let found = response.headers.get("x-hearth-evidence").and_then(|it| it.to_str().ok());
+        assert_eq!(found, evidence, "{query}");
+    }
 }
 
 #[tokio::test]

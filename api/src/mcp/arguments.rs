@@ -233,6 +233,18 @@ pub(super) struct Memories {
     pub(super) memories: Vec<MemoryView>,
 }
 
+/// What a search found.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Found {
+    pub(super) memories: Vec<MemoryView>,
+    /// Whether one of the first memories may answer the query. With `none` the answer is probably not stored.
+    /// Null for a query without words.
+    #[schema(required)]
+    pub(super) evidence: Option<EvidenceWord>,
+    /// Archived memories that match as well: search again with `include_archived`.
+    pub(super) cold_matches: usize,
+}
+
 /// A page of memories.
 #[derive(Serialize, ToSchema)]
 pub(super) struct MemoriesPage {
@@ -321,6 +333,6 @@ macro_rules! results {
 }
 
 results! {
-    Changed, FeedbackGiven, Forgotten, Memories, MemoriesPage, Related, StatusView, TriggerCreated,
+    Changed, FeedbackGiven, Forgotten, Found, Memories, MemoriesPage, Related, StatusView, TriggerCreated,
     TriggerDeleted, Triggers,
 }

@@ -27,6 +27,7 @@ use crate::requests::numbers::Heat;
 use crate::requests::triggers;
 use crate::requests::triggers::{TriggerView, notifications};
 use crate::requests::values::Text;
+use crate::responses::memory::SearchSummary;
 use crate::responses::type_counts;
 use crate::service::Session;
 use crate::service::writes::WriteResult;
@@ -65,7 +66,7 @@ fn first_changed(done: WriteResult<TouchedMemories>) -> ApiResult<Changed> {
     })
 }
 
-pub(super) async fn search(call: Call, search: SearchFor) -> ApiResult<Memories> {
+pub(super) async fn search(call: Call, search: SearchFor) -> ApiResult<Found> {
     let archived = search.include_archived.unwrap_or(false);
     let request = SearchRequest {
         query: search.query.0,
@@ -81,7 +82,8 @@ pub(super) async fn search(call: Call, search: SearchFor) -> ApiResult<Memories>
     };
     let found = call.session.search(request).await?;
     let memories = found.hits.iter().map(|hit| MemoryView::new(&hit.record, Some(hit.score)));
-    Ok(Memories { memories: memories.collect() })
+    let SearchSummary { evidence, cold_matches } = SearchSummary::new(&found);
+    Ok(Found { memories: memories.collect(), evidence, cold_matches })
 }
 
 pub(super) async fn list(call: Call, list: ListPage) -> ApiResult<MemoriesPage> {

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::error::ApiResult;
-use crate::requests::fields::{MemoryIdText, Namespace, Query, TokenBudget};
+use crate::requests::fields::{EvidenceWord, MemoryIdText, Namespace, Query, TokenBudget};
 use crate::requests::headers::NamespaceHeader;
 use crate::requests::memories::any_namespace;
-use crate::requests::values::Id;
+use crate::requests::values::{Id, OneOf};
 use crate::service::Session;
 
 const CHARS_PER_TOKEN: usize = 4;
@@ -52,6 +52,8 @@ impl ContextRequest {
             estimated_tokens: loaded.text.chars().count().div_ceil(CHARS_PER_TOKEN),
             context: loaded.text,
             memory_ids: loaded.ids.into_iter().map(Id).collect(),
+            evidence: loaded.evidence.map(OneOf),
+            cold_matches: loaded.cold_matches,
         })
     }
 }
@@ -65,4 +67,9 @@ pub(crate) struct LoadedContext {
     pub(crate) memory_ids: Vec<MemoryIdText>,
     /// About four characters are one token.
     pub(crate) estimated_tokens: usize,
+    /// Whether the memories that match may answer the query. Null without a query.
+    #[schema(required)]
+    pub(crate) evidence: Option<EvidenceWord>,
+    /// Archived memories, up to 100, that may answer the query and would be among those that match.
+    pub(crate) cold_matches: usize,
 }

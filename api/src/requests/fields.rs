@@ -14,6 +14,7 @@ use storage::model::memory::{
 };
 use storage::model::memory::{Defect, FoldReason};
 use storage::model::retention::{RETENTION_DAYS_MAX, RetentionAction};
+use storage::model::score::Evidence;
 use storage::model::tenant::{HOST_BYTES_MAX, Role};
 use storage::model::trigger::DeliveryId;
 use storage::model::trigger::{
@@ -90,6 +91,7 @@ pub(crate) type TimeText = Id<TimeSpan>;
 pub(crate) type ZoneName = Id<Zone>;
 pub(crate) type ListWords = Text<LIST_WORDS_BYTES_MAX>;
 pub(crate) type TierWord = OneOf<TierFilter>;
+pub(crate) type EvidenceWord = OneOf<Evidence>;
 pub(crate) type ConsistencyWord = OneOf<Consistency>;
 pub(crate) type IdempotencyKey = NonBlank<IDEMPOTENCY_KEY_BYTES_MAX>;
 

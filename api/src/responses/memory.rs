@@ -243,6 +243,22 @@ pub(crate) struct Scored {
     score: f64,
 }
 
+/// What a search says beside its results.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SearchSummary {
+    /// Whether one of the first results may answer the query. Null for a query without words.
+    #[schema(required)]
+    pub(crate) evidence: Option<EvidenceWord>,
+    /// Archived memories, up to 100, that may answer the query and would be among the results of both tiers.
+    pub(crate) cold_matches: usize,
+}
+
+impl SearchSummary {
+    pub(crate) fn new(results: &SearchResults) -> Self {
+        Self { evidence: results.evidence.map(OneOf), cold_matches: results.cold_matches }
+    }
+}
+
 impl Scored {
     /// A memory of a list by heat.
     pub(crate) fn by_heat(record: &MemoryRecord) -> Self {
@@ -258,18 +274,24 @@ pub(crate) struct SearchResult {
     /// `graph_traversal`, if it was found as the neighbour of another result.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<&'static str>,
+    /// True if its time comes before the score: the query asks for a time and nothing else, and this memory
+    /// was stored then.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    ranks_first: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     explain: Option<Explanation>,
 }
 
 impl SearchResult {
-    /// `explain`, the results that contain it, adds every factor of the score, and the time window
-    /// of the query.
-    pub(crate) fn new(hit: &Hit, explain: Option<&SearchResults>) -> Self {
+    /// `explain` adds every factor of the score, the time window of the query, and what else `results` say.
+    pub(crate) fn new(hit: &Hit, results: &SearchResults, explain: bool) -> Self {
+        let created_at = hit.record.memory.created_at;
         Self {
             scored: Scored { memory: (&hit.record).into(), score: hit.score },
             source: hit.via.map(|_| "graph_traversal"),
-            explain: explain.map(|results| Explanation::new(hit, results)),
+            ranks_first: results.first_window().is_some_and(|window| window.contains(created_at)),
+            explain: explain.then(|| Explanation::new(hit, results)),
         }
     }
 }
@@ -288,6 +310,9 @@ struct Explanation {
     temporal_window: Option<TemporalWindow>,
     #[schema(required)]
     graph: Option<TraversalPath>,
+    /// The same for all results.
+    #[serde(flatten)]
+    summary: SearchSummary,
 }
 
 /// Factors of a score: `base_score`, times `keyword_factor`, `temporal_factor` and `namespace_factor`. If
@@ -337,9 +362,6 @@ struct TemporalWindow {
     reference: String,
     start: Time,
     end: Time,
-    /// Whether the time comes before the score: memories created in it come before all others, since the
-    /// query has nothing else to search for.
-    ranks_first: bool,
 }
 
 /// The path of a result of graph traversal: its numbers multiply to the score.
@@ -382,7 +404,6 @@ impl Explanation {
             reference: window.reference.clone(),
             start: Time(window.start),
             end: Time(window.end),
-            ranks_first: results.window_first,
         });
         let traversal = hit.via.map(|via| TraversalPath {
             seed_id: Id(via.seed),
@@ -390,7 +411,13 @@ impl Explanation {
             edge_weight: via.edge_weight,
             damping: via.damping,
         });
-        let fused_score = hit.score;
-        Self { factors, fused_score, context, temporal_window: window, graph: traversal }
+        Self {
+            factors,
+            fused_score: hit.score,
+            context,
+            temporal_window: window,
+            graph: traversal,
+            summary: SearchSummary::new(results),
+        }
     }
 }

@@ -129,7 +129,13 @@ fn pages_of(origins: &[String]) -> Result<Option<CorsLayer>, String> {
     if origins.is_empty() {
         return Ok(None);
     }
-    let shown = ["x-hearth-index", "x-hearth-node", "x-request-id", "x-hearth-cold-matches"];
+    let shown = [
+        "x-hearth-index",
+        "x-hearth-node",
+        "x-request-id",
+        "x-hearth-cold-matches",
+        "x-hearth-evidence",
+    ];
     let layer = CorsLayer::new()
         .allow_origin(origins)
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])

@@ -1,7 +1,7 @@
 //! Search by meaning, and the hottest memories: the hot context and the context of an agent's turn, and a
 //! plain list.
 
-use axum::http::HeaderValue;
+use axum::http::{HeaderMap, HeaderValue};
 use serde::Deserialize;
 use storage::model::memory::Details;
 use storage::{HotRequest, SearchRequest};
@@ -14,6 +14,7 @@ use crate::requests::memories::{any_namespace, origin};
 use crate::requests::numbers::{Clamped, Score};
 use crate::requests::times::TimeSpan;
 use crate::responses::memory::{Scored, SearchResult};
+use crate::words::Word;
 
 /// A search.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -79,15 +80,17 @@ pub(crate) struct HotQuery {
 /// hottest memories.
 #[utoipa::path(post, path = "/api/v1/agent/search", tag = "search",
     params(NamespaceHeader, ZoneHeader, ReadHeaders), request_body = Search,
-    responses((status = OK, body = Vec<SearchResult>, headers(("X-Hearth-Cold-Matches" = u64,
-        description = "Archived memories, up to 100, that contain a word of the query: of a search \
-        in the hot tier with fewer results than its limit."))), BodyErrors))]
+    responses((status = OK, body = Vec<SearchResult>, headers(
+        ("X-Hearth-Evidence" = EvidenceWord, description = "Whether one of the first results may answer the \
+        query. Absent for a query without words."),
+        ("X-Hearth-Cold-Matches" = u64, description = "Archived memories, up to 100, that may answer the query \
+        and would be among the results of both tiers: of a search in the hot tier."))), BodyErrors))]
 pub(crate) async fn search_memories(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
     zone: ZoneHeader,
     ValidJson(request): ValidJson<Search>,
-) -> ApiResult<([(&'static str, HeaderValue); 1], Success<Vec<SearchResult>>)> {
+) -> ApiResult<(HeaderMap, Success<Vec<SearchResult>>)> {
     let (limit, explain) = (request.limit.get(), request.explain.unwrap_or(false));
     let min_score = request.min_score.map(|it| it.0);
     let zone = zone.time_zone();
@@ -118,9 +121,13 @@ pub(crate) async fn search_memories(
         vector: None,
     };
     let results = session.search(request).await?;
-    let result = |hit| SearchResult::new(hit, explain.then_some(&results));
-    let cold_matches = [("x-hearth-cold-matches", results.cold_matches.into())];
-    Ok((cold_matches, Success::ok(freshness, results.hits.iter().map(result).collect())))
+    let mut headers = HeaderMap::new();
+    headers.insert("x-hearth-cold-matches", results.cold_matches.into());
+    if let Some(evidence) = results.evidence {
+        headers.insert("x-hearth-evidence", HeaderValue::from_static(evidence.name()));
+    }
+    let result = |hit| SearchResult::new(hit, &results, explain);
+    Ok((headers, Success::ok(freshness, results.hits.iter().map(result).collect())))
 }
 
 /// Load the context of an agent's turn: pinned memories first, then the hottest, then the most

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
-use storage::model::score::rounded;
+use storage::model::score::{Evidence, rounded};
 use storage::{Filter, HotRequest, SearchRequest};
 
 use crate::error::{ApiError, ApiResult};
@@ -82,6 +82,9 @@ pub(crate) struct ContextText {
     /// Characters that are left.
     room: usize,
     pub(crate) ids: Vec<MemoryId>,
+    /// What the search said beside its results.
+    pub(crate) evidence: Option<Evidence>,
+    pub(crate) cold_matches: usize,
     seen: BTreeSet<MemoryId>,
 }
 
@@ -107,7 +110,12 @@ impl Session {
                 ..SearchRequest::default()
             };
             let found = self.search(request).await?;
-            context.add("## Relevant", found.hits.iter().map(|hit| &hit.record))?;
+            let title = match found.evidence {
+                Some(Evidence::None) => "## Loosely related",
+                _ => "## Relevant",
+            };
+            context.add(title, found.hits.iter().map(|hit| &hit.record))?;
+            (context.evidence, context.cold_matches) = (found.evidence, found.cold_matches);
         }
         let budget_chars = Some(room);
         let request = HotRequest { filter, limit: HOT_MAX, budget_chars, ..HotRequest::default() };

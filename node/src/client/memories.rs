@@ -105,19 +105,31 @@ pub(crate) struct Search {
 impl Search {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let connection = self.client.connect()?;
+        let is_table = !self.client.is_json() && !self.explain;
         let body = fields([
             ("query", self.query.join(" ").into()),
             ("limit", self.limit.into()),
             ("memory_type", self.memory_type.into()),
             ("namespace", connection.namespace(self.namespace).into()),
             ("tier", self.archived.then_some("all").into()),
-            ("explain", self.explain.then_some(true).into()),
+            ("explain", (self.explain || is_table).then_some(true).into()),
         ]);
         let found: Value = connection.ask("/agent/search", &body).await?;
-        match self.client.is_json() || self.explain {
-            true => print_json(&found),
-            false => print_memories(&found),
+        if !is_table {
+            return print_json(&found);
         }
+        print_memories(&found)?;
+        let summary = &found[0]["explain"];
+        if summary["evidence"] == "none" {
+            eprintln!("hearth: none of them seems to answer the query");
+        }
+        match summary["cold_matches"].as_u64() {
+            None | Some(0) => {}
+            Some(count) => {
+                eprintln!("hearth: archived memories that match: {count}; add --archived")
+            }
+        }
+        Ok(())
     }
 }
 

@@ -100,6 +100,12 @@ impl Factors {
             * (1.0 + self.namespace_boost)
     }
 
+    /// How well the memory matches the query, whatever its heat: its similarity, plus the share of the
+    /// query's words that it has.
+    pub fn evidence(&self) -> f64 {
+        self.similarity + self.own / KEYWORD_OVERLAP_MAX
+    }
+
     /// The score of this memory with heat 0.
     pub fn without_heat(&self, weights: &RecallWeights) -> f64 {
         Self { heat: 0.0, ..*self }.fused(weights)
@@ -179,6 +185,33 @@ impl ScoreContext {
     }
 }
 
+/// Whether memories that a search found may answer its query. Calibrated with the questions of `make eval`,
+/// asked where the answer is and where it is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Evidence {
+    /// None of them seems to: the answer is probably not there.
+    None,
+    /// One of them may.
+    Weak,
+    /// One of them probably does.
+    Strong,
+}
+
+impl Evidence {
+    const WEAK: f64 = 0.5;
+    const STRONG: f64 = 1.0;
+
+    /// The level of a memory. What another memory replaces is no answer.
+    pub fn of(factors: &Factors) -> Self {
+        match factors.evidence() {
+            _ if factors.superseded_factor != 1.0 => Self::None,
+            value if value >= Self::STRONG => Self::Strong,
+            value if value >= Self::WEAK => Self::Weak,
+            _ => Self::None,
+        }
+    }
+}
+
 /// Rounds to 1e-6, the resolution of heats and scores in responses, and turns −0 into 0.
 pub fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6 + 0.0
@@ -244,6 +277,16 @@ mod tests {
         assert_eq!((found.own, found.neighbours, found.keyword_overlap()), (1.0, 2.0, 3.0));
         let without_words = RecallWeights { keyword_weight: 0.0, ..weights };
         assert_eq!(alone.with_passed(&context, &without_words), alone);
+    }
+
+    #[test]
+    fn evidence_is_similarity_and_words() {
+        let of = |similarity, own| Evidence::of(&factors([similarity, 0.9, own, 0.4, 0.1]));
+        assert_eq!([of(0.49, 0.0), of(0.0, 4.9)], [Evidence::None; 2]);
+        assert_eq!([of(0.5, 0.0), of(0.3, 2.1), of(-0.1, 10.0)], [Evidence::Weak; 3]);
+        assert_eq!([of(0.5, 5.0), of(0.0, 10.0)], [Evidence::Strong; 2]);
+        let old = Factors { superseded_factor: 0.3, ..factors([0.9, 0.9, 10.0, 0.0, 0.0]) };
+        assert_eq!(Evidence::of(&old), Evidence::None, "what another one replaces is no answer");
     }
 
     #[test]

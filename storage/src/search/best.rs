@@ -31,6 +31,7 @@ use index::graph::NEAREST;
 use model::score::Factors;
 use roaring::RoaringBitmap;
 
+use crate::search::filter::TierFilter;
 use crate::search::query::SearchPlan;
 use crate::search::scan::matches_exceed;
 use crate::search::scoring::Scoring;
@@ -40,15 +41,30 @@ use crate::span::child;
 /// One memory in so many is scored before the second pass, since it contains a rare word of the query.
 const RAREST_SHARE: usize = 1_000;
 
+/// Archived memories that a search in the hot tier counts at most.
+const ARCHIVED_MAX: usize = 100;
+
+/// What a search finds before context.
+pub(super) struct Best {
+    /// The best memories.
+    pub(super) memories: TopK<Factors>,
+    /// Of a search in the hot tier: the best archived memories, as far as they could be among `memories`.
+    pub(super) archived: TopK<Factors>,
+    /// Whether the graph was used.
+    pub(super) used_graph: bool,
+}
+
 impl SearchPlan<'_> {
-    /// The best `count` memories, and whether the graph was used. It is used only if more than
-    /// `exact_max` memories match, and none is closed to the caller.
-    pub(super) fn best(&self, count: usize, exact_max: usize) -> (TopK<Factors>, bool) {
-        let mut best = TopK::new(count);
+    /// The best `count` memories. The graph is used only if more than `exact_max` memories match, and none is
+    /// closed to the caller.
+    pub(super) fn best(&self, count: usize, exact_max: usize) -> Best {
+        let (memories, archived) = (TopK::new(count), TopK::new(ARCHIVED_MAX));
+        let mut best = Best { memories, archived, used_graph: false };
         let Some((candidates, similarity_max)) = self.graph_candidates(exact_max) else {
             self.score(&mut best, 1.0, |scoring| scoring.score_all(None));
-            return (best, false);
+            return best;
         };
+        best.used_graph = true;
         self.score(&mut best, 1.0, |scoring| scoring.score_slots(&candidates));
         let rarest = {
             let data = self.index.read();
@@ -57,7 +73,7 @@ impl SearchPlan<'_> {
         self.score(&mut best, similarity_max, |scoring| scoring.score_slots(&rarest));
         let done = candidates | rarest;
         self.score(&mut best, similarity_max, |scoring| scoring.score_all(Some(&done)));
-        (best, true)
+        best
     }
 
     /// Slots that the graph returns and slots that it does not cover, and an upper bound of
@@ -89,19 +105,19 @@ impl SearchPlan<'_> {
     /// The scores of the matching memories among `slots`.
     pub(super) fn scores_of(&self, slots: &RoaringBitmap) -> TopK<Factors> {
         let mut all = TopK::new(slots.len() as usize);
-        self.score(&mut all, 1.0, |scoring| scoring.score_slots(slots));
+        if let Some(mut scoring) = Scoring::new(self, &mut all, None, 1.0) {
+            scoring.score_slots(slots);
+        }
         all
     }
 
     /// Adds what `score` scores to `best`, if no similarity of it exceeds `similarity_max`.
-    fn score(
-        &self,
-        best: &mut TopK<Factors>,
-        similarity_max: f32,
-        score: impl FnOnce(&mut Scoring<'_>),
-    ) {
+    fn score(&self, best: &mut Best, similarity_max: f32, score: impl FnOnce(&mut Scoring<'_>)) {
         let _scanning = child("scan").entered();
-        if let Some(mut scoring) = Scoring::new(self, best, similarity_max) {
+        let Best { memories, archived, .. } = best;
+        let is_hot = self.request.filter.tier == TierFilter::Hot;
+        let archived = (is_hot && self.index.read().cold() > 0).then_some(archived);
+        if let Some(mut scoring) = Scoring::new(self, memories, archived, similarity_max) {
             score(&mut scoring);
         }
     }

@@ -18,6 +18,7 @@ use model::score::{Factors, Passed, RecallWeights, ScoreContext, rounded};
 use roaring::RoaringBitmap;
 use text::Step;
 
+use crate::search::best::Best;
 use crate::search::query::SearchPlan;
 use crate::search::top_k::{TopK, by_score, f64_from_ordered};
 use crate::span::child;
@@ -60,6 +61,15 @@ impl Receiver {
 
 type Receivers = HashMap<MemoryId, Receiver, ahash::RandomState>;
 
+/// What a search found.
+pub(super) struct Ran {
+    /// The best memories, best first.
+    pub(super) best: Vec<(MemoryId, Found)>,
+    /// See [`Best`].
+    pub(super) archived: TopK<Factors>,
+    pub(super) used_graph: bool,
+}
+
 /// The composition of a result's score.
 pub(super) struct Found {
     pub(super) factors: Factors,
@@ -67,10 +77,11 @@ pub(super) struct Found {
 }
 
 impl SearchPlan<'_> {
-    /// The best memories, best first, and whether the graph was used. It is used only if more than
+    /// The best memories, best first, and what was found beside them. The graph is used only if more than
     /// `exact_max` memories match.
-    pub(super) fn run(&self, exact_max: usize) -> (Vec<(MemoryId, Found)>, bool) {
-        let (best, used_graph) = self.best(SOURCES.max(self.request.limit), exact_max);
+    pub(super) fn run(&self, exact_max: usize) -> Ran {
+        let found = self.best(SOURCES.max(self.request.limit), exact_max);
+        let Best { memories: best, archived, used_graph } = found;
         let rest_max = best.threshold().map(|[threshold, ..]| f64_from_ordered(threshold));
         let best: Vec<_> = best.into_sorted().collect();
         let _passing_on = child("context").entered();
@@ -91,7 +102,7 @@ impl SearchPlan<'_> {
                 self.push(&mut results, receivers.remove(&id), id, factors);
             }
         }
-        (results.into_sorted().collect(), used_graph)
+        Ran { best: results.into_sorted().collect(), archived, used_graph }
     }
 
     /// Adds a memory to the results, with what it gets.

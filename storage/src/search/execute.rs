@@ -3,22 +3,19 @@
 
 use std::collections::{HashMap, HashSet};
 
-use index::data::TenantIndex;
 use model::edge::SUPERSEDES;
 use model::id::{MemoryId, TenantId, Timestamp};
 use model::memory::Memory;
-use model::score::{Factors, Passed, RecallWeights};
+use model::score::{Evidence, Factors, Passed, RecallWeights};
 use model::temporal::Window;
 use model::thermo::Thermo;
 
 use crate::error::Result;
 use crate::reader::Reader;
-use crate::search::context::Found;
-use crate::search::filter::{Filter, TextRoom, TierFilter};
-use crate::search::query::{
-    COLD_MATCHES_MAX, Hit, SearchPlan, SearchRequest, SearchResults, Traversal,
-};
-use crate::search::scan::matches_exceed;
+use crate::search::context::{Found, Ran};
+use crate::search::filter::{TextRoom, TierFilter};
+use crate::search::query::{Hit, SearchPlan, SearchRequest, SearchResults, Traversal};
+use crate::search::top_k::TopK;
 use crate::span::child;
 use crate::table::view::View;
 
@@ -26,6 +23,8 @@ use crate::table::view::View;
 const SEEDS_MAX: usize = 10;
 /// Edges followed per result, strongest first.
 const EDGES_MAX: usize = 16;
+/// First results that say whether the query has an answer.
+const EVIDENT_HITS: usize = 5;
 /// Share of a result's score that an edge of weight 1 passes on.
 const DAMPING: f64 = 0.5;
 
@@ -51,15 +50,13 @@ impl Reader {
         let weights = thermo.recall;
         let plan = child("plan").in_scope(|| SearchPlan::new(&index, request, weights, now));
         let exact_max = engine.registry.exact_max;
-        let (best, used_graph) = plan.run(exact_max);
+        let Ran { mut best, mut archived, used_graph } = plan.run(exact_max);
         self.searches().count(used_graph);
-        let best = match plan.window_request() {
-            Some(inside) => {
-                let (first, _) = SearchPlan::new(&index, &inside, weights, now).run(exact_max);
-                first_of_all(first, best, request.limit)
-            }
-            None => best,
-        };
+        if let Some(inside) = plan.window_request() {
+            let first = SearchPlan::new(&index, &inside, weights, now).run(exact_max);
+            archived = first.archived;
+            best = first_of_all(first.best, best, request.limit);
+        }
         let window_first = plan.window.as_ref().filter(|_| plan.window_first);
         let reading = child("rows").entered();
         let snapshot = engine.state.snapshot();
@@ -78,43 +75,44 @@ impl Reader {
         }
         drop(reading);
         hits.retain(|hit| request.min_score.is_none_or(|lowest| hit.score >= lowest));
-        let cold_matches = match request.filter.tier {
-            TierFilter::Hot if hits.len() < request.limit => {
-                cold_matches(&index, request, weights, now, exact_max)
-            }
-            _ => 0,
-        };
+        let evidence = (!request.query.trim().is_empty()).then(|| evidence(&hits, window_first));
+        let cold_matches = cold_matches(archived, request, &hits, &weights, plan.window_first);
         let mut room = TextRoom::default();
         let fitting = hits.iter().take_while(|hit| room.take(&hit.record.memory)).count();
         hits.truncate(fitting);
         let (window_first, window) = (plan.window_first, plan.window);
-        Ok(SearchResults { hits, window_first, window, cold_matches })
+        Ok(SearchResults { hits, window_first, window, evidence, cold_matches })
     }
 }
 
-/// Archived memories that contain a word of the query and reach its lowest score.
-fn cold_matches(
-    index: &TenantIndex,
-    request: &SearchRequest,
-    weights: RecallWeights,
-    now: Timestamp,
-    exact_max: usize,
-) -> usize {
-    let filter = Filter { tier: TierFilter::Cold, ..request.filter.clone() };
-    // Most tenants have no archived memories.
-    if !matches_exceed(index, &filter, 0) {
-        return 0;
+/// Whether one of the first results may answer the query. If the time comes before the score, each memory of
+/// that time does.
+fn evidence(hits: &[Hit], window_first: Option<&Window>) -> Evidence {
+    if let Some(window) = window_first {
+        let is_inside = |hit: &Hit| window.contains(hit.record.memory.created_at);
+        return if hits.first().is_some_and(is_inside) { Evidence::Strong } else { Evidence::None };
     }
-    let request = SearchRequest { filter, ..request.clone() };
-    let plan = SearchPlan::new(index, &request, weights, now);
-    let (best, _) = plan.best(COLD_MATCHES_MAX, exact_max);
-    let matches = |factors: &Factors| {
-        let score = factors.fused(&weights);
-        // What another memory replaces is no answer.
-        let holds = factors.superseded_factor == 1.0;
-        holds && factors.own > 0.0 && request.min_score.is_none_or(|low| score >= low)
+    let first = hits.iter().take(EVIDENT_HITS).filter_map(|hit| hit.factors.as_ref());
+    first.map(Evidence::of).max().unwrap_or(Evidence::None)
+}
+
+/// Number of archived memories that may answer the query and would be among the results.
+fn cold_matches(
+    archived: TopK<Factors>,
+    request: &SearchRequest,
+    hits: &[Hit],
+    weights: &RecallWeights,
+    window_first: bool,
+) -> usize {
+    let matches = |(place, factors): (usize, Factors)| {
+        let score = factors.fused(weights);
+        let better = hits.iter().filter(|hit| hit.score >= score).count();
+        (window_first || place + better < request.limit)
+            && request.min_score.is_none_or(|lowest| score >= lowest)
+            && (window_first || Evidence::of(&factors) > Evidence::None)
     };
-    best.into_sorted().filter(|(_, factors)| matches(factors)).count()
+    let archived = archived.into_sorted().map(|(_, factors)| factors).enumerate();
+    archived.filter(|it| matches(*it)).count()
 }
 
 /// `first`, then the rest of `all`. Each memory once, `limit` at most.

@@ -12,7 +12,7 @@ use index::overlaps::OverlapTerms;
 use jiff::tz::TimeZone;
 use model::id::{MemoryId, Timestamp};
 use model::memory::MemoryRecord;
-use model::score::{Factors, Passed, RecallWeights, rounded};
+use model::score::{Evidence, Factors, Passed, RecallWeights, rounded};
 use model::sq8::Code;
 use model::temporal::{Window, window};
 use text::form::named_authors;
@@ -86,16 +86,22 @@ pub struct SearchResults {
     /// Whether memories created in the window come before all others: the query has nothing else
     /// to search for.
     pub window_first: bool,
-    /// Of a search in the hot tier with fewer results than its limit: archived memories, up to 100,
-    /// that contain a word of the query and reach `min_score`.
+    /// Whether they may answer the query. `None` for a query without words.
+    pub evidence: Option<Evidence>,
+    /// Of a search in the hot tier: archived memories, up to 100, that may answer the query and would be among
+    /// the results of both tiers.
     pub cold_matches: usize,
+}
+
+impl SearchResults {
+    /// The window whose memories come before all others.
+    pub fn first_window(&self) -> Option<&Window> {
+        self.window.as_ref().filter(|_| self.window_first)
+    }
 }
 
 /// How much a word counts that only names a relative time.
 const TIME_WORD_WEIGHT: f64 = 0.3;
-
-/// Archived memories that a search in the hot tier counts at most.
-pub(super) const COLD_MATCHES_MAX: usize = 100;
 
 /// Numbers of executed searches.
 #[derive(Debug, Default)]

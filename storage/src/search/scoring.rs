@@ -9,11 +9,12 @@
 use index::chunk::{Chunk, RowRef};
 use index::data::IndexData;
 use index::{CHUNK_ROWS, chunk_of, row_of, slot_at};
+use model::memory::Tier;
 use model::score::Factors;
 use model::simd::dispatch;
 use roaring::RoaringBitmap;
 
-use crate::search::filter::CompiledFilter;
+use crate::search::filter::{CompiledFilter, Filter, TierFilter};
 use crate::search::query::SearchPlan;
 use crate::search::scan::{FEW_ROWS, heat_upper_bound};
 use crate::search::top_k::{TopK, by_score, f64_from_ordered};
@@ -23,6 +24,8 @@ pub(super) struct Scoring<'a> {
     plan: &'a SearchPlan<'a>,
     filter: CompiledFilter,
     best: &'a mut TopK<Factors>,
+    /// Archived memories that rank among the best so far, of a search that only counts them.
+    archived: Option<&'a mut TopK<Factors>>,
     /// No similarity exceeds it.
     similarity_max: f32,
     weights: BoundWeights,
@@ -38,17 +41,25 @@ pub(super) struct Scoring<'a> {
 }
 
 impl<'a> Scoring<'a> {
-    /// A search that adds to `best`. `None` if no memory matches.
+    /// A search that adds to `best`, and what it only counts to `archived`. `None` if no memory matches.
     pub(super) fn new(
         plan: &'a SearchPlan<'a>,
         best: &'a mut TopK<Factors>,
+        archived: Option<&'a mut TopK<Factors>>,
         similarity_max: f32,
     ) -> Option<Self> {
+        let filter = &plan.request.filter;
+        let data = plan.index.read();
+        let filter = match archived {
+            Some(_) => Filter { tier: TierFilter::All, ..filter.clone() }.compile(&data),
+            None => filter.compile(&data),
+        }?;
         let similarity_max = if plan.code.is_some() { similarity_max } else { 0.0 };
         Some(Self {
             plan,
-            filter: plan.request.filter.compile(&plan.index.read())?,
+            filter,
             best,
+            archived,
             similarity_max,
             weights: BoundWeights::new(plan),
             rows: Vec::new(),
@@ -181,7 +192,12 @@ impl<'a> Scoring<'a> {
             return;
         }
         factors.heat = memory.heat(plan.now);
-        best.push(rank(&factors), memory.id(), || factors);
+        match &mut self.archived {
+            Some(archived) if memory.attributes().tier() == Tier::Cold => {
+                archived.push(rank(&factors), memory.id(), || factors);
+            }
+            _ => best.push(rank(&factors), memory.id(), || factors),
+        }
     }
 
     /// The least upper bound of a score with which a row can be among the best, if they are as many

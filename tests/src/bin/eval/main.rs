@@ -10,13 +10,13 @@ mod definitions;
 mod notes;
 mod vectors;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Parser;
 use storage::model::id::Timestamp;
 use storage::model::vector::Vector;
 use storage::text::Step;
-use storage::{Filter, NewMemory, Options, SearchRequest};
+use storage::{Filter, NewMemory, Options, SearchRequest, SearchResults};
 use tests::engine::{Engine, MODEL, TENANT, configure, memory_id, new_memory};
 
 use crate::vectors::{DIMENSION, Vectors};
@@ -39,6 +39,9 @@ struct Arguments {
     /// Ranks by similarity alone.
     #[arg(long)]
     cosine: bool,
+    /// Prints how often each level of evidence is stated, where the answer is and where it is not.
+    #[arg(long)]
+    evidence: bool,
     /// Then measures also without each step, and by similarity alone.
     #[arg(long, conflicts_with_all = ["settings", "without", "only", "cosine"])]
     steps: bool,
@@ -115,8 +118,11 @@ fn main() {
     if arguments.steps {
         return measure_steps();
     }
-    println!("| questions about | half | number | any@1 | any@5 | any@10 | MRR | nDCG@10 |");
-    println!("|---|---|---:|---:|---:|---:|---:|---:|");
+    let heading = match arguments.evidence {
+        true => "| questions about | half | asked in | none | weak | strong |",
+        false => "| questions about | half | number | any@1 | any@5 | any@10 | MRR | nDCG@10 |",
+    };
+    println!("{heading}\n|{}", "---|".repeat(heading.matches(" | ").count() + 1));
     let mut settings = arguments.settings;
     if arguments.cosine {
         let zeros = ["heat_weight", "keyword_weight", "temporal_max_boost", "context_weight"];
@@ -134,13 +140,16 @@ fn main() {
         if !arguments.only.is_empty() && !arguments.only.iter().any(|name| kind.starts_with(name)) {
             continue;
         }
-        let mut rows: BTreeMap<(&str, bool), Sums> = BTreeMap::new();
-        measure(&set, &settings, &mut vectors, &mut rows);
-        for ((kind, is_test), sums) in rows {
-            let half = if is_test { "test" } else { "dev" };
-            println!("| {kind} | {half} | {} |", sums.row());
+        let engine = filled(&set, &settings, &mut vectors);
+        match arguments.evidence {
+            true => print_evidence(&set, &engine, &mut vectors),
+            false => print_ranks(&set, &engine, &mut vectors),
         }
     }
+}
+
+fn half(is_test: bool) -> &'static str {
+    if is_test { "test" } else { "dev" }
 }
 
 /// Prints a table for each variant. Each has a process of its own: stems of words are cached.
@@ -152,6 +161,7 @@ fn measure_steps() {
         assert!(status.expect("it starts").success(), "{heading}");
     };
     run("All steps", &[]);
+    run("Evidence", &["--evidence"]);
     run("Similarity alone", &["--cosine"]);
     run("Without context", &["--set", "recall.context_weight=0"]);
     for (name, _) in Step::ALL {
@@ -159,36 +169,93 @@ fn measure_steps() {
     }
 }
 
-fn measure(
-    set: &Set,
-    settings: &[(String, f64)],
-    vectors: &mut Vectors,
-    rows: &mut BTreeMap<(&str, bool), Sums>,
-) {
+/// An engine with the memories of a set.
+fn filled(set: &Set, settings: &[(String, f64)], vectors: &mut Vectors) -> Engine {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     let changes: Vec<_> = settings.iter().map(|(name, value)| configure(name, *value)).collect();
     engine.run(1, &changes);
-    let memories = set.memories.iter().enumerate().map(|(number, (namespace, text))| {
+    let all_answers: BTreeSet<_> = set.questions.iter().flat_map(|it| &it.answers).collect();
+    let memory = |number: usize, id: usize, namespace: String, vectors: &mut Vectors| {
+        let text = &set.memories[number].1;
         let vector = Vector::quantise(MODEL, &vectors.of(text)).expect("a direction");
-        let memory = new_memory(memory_id(number as u64), text);
-        NewMemory { vector, namespace: namespace.clone(), initial_heat: 0.8, ..memory }
-    });
-    let memories: Vec<_> = memories.collect();
+        let memory = new_memory(memory_id(id as u64), text);
+        NewMemory { vector, namespace, initial_heat: 0.8, ..memory }
+    };
+    let count = set.memories.len();
+    let mut memories = Vec::new();
+    for (number, (namespace, _)) in set.memories.iter().enumerate() {
+        memories.push(memory(number, number, namespace.clone(), vectors));
+    }
+    for (number, (namespace, _)) in set.memories.iter().enumerate() {
+        if !all_answers.contains(&number) {
+            memories.push(memory(number, count + number, without_answers(namespace), vectors));
+        }
+    }
     engine.fill(Timestamp::SECOND_MICROS, memories);
+    engine
+}
+
+/// The namespace with the memories of another one that answer no question.
+fn without_answers(namespace: &str) -> String {
+    format!("{namespace}-without")
+}
+
+fn search(
+    question: &Question,
+    namespace: String,
+    engine: &Engine,
+    vectors: &mut Vectors,
+) -> SearchResults {
+    let request = SearchRequest {
+        query: question.text.clone(),
+        vector: Some(vectors.of(&question.text)),
+        filter: Filter { namespace: Some(namespace), ..Filter::default() },
+        limit: LIMIT,
+        ..SearchRequest::default()
+    };
+    engine.reader.search(TENANT, &request).expect("it is read")
+}
+
+fn print_ranks(set: &Set, engine: &Engine, vectors: &mut Vectors) {
+    let mut rows: BTreeMap<_, Sums> = BTreeMap::new();
     for question in &set.questions {
-        let namespace = Some(question.namespace.clone());
-        let request = SearchRequest {
-            query: question.text.clone(),
-            vector: Some(vectors.of(&question.text)),
-            filter: Filter { namespace, ..Filter::default() },
-            limit: LIMIT,
-            ..SearchRequest::default()
-        };
-        let hits = engine.reader.search(TENANT, &request).expect("it is read").hits;
+        let hits = search(question, question.namespace.clone(), engine, vectors).hits;
         let is_answer = |id| question.answers.iter().any(|at| memory_id(*at as u64) == id);
         let ranks = hits.iter().enumerate().filter(|(_, hit)| is_answer(hit.record.id));
         let ranks: Vec<_> = ranks.map(|(rank, _)| rank).collect();
         let row = rows.entry((question.kind, question.is_test)).or_default();
         row.add(&ranks, question.answers.len());
+    }
+    for ((kind, is_test), sums) in rows {
+        println!("| {kind} | {} | {} |", half(is_test), sums.row());
+    }
+}
+
+/// How often each level is stated if the answer is there, if it is missing, and in another namespace.
+fn print_evidence(set: &Set, engine: &Engine, vectors: &mut Vectors) {
+    let namespaces: BTreeSet<_> = set.memories.iter().map(|(namespace, _)| namespace).collect();
+    let namespaces: Vec<_> = namespaces.into_iter().collect();
+    let mut rows: BTreeMap<_, [f64; 3]> = BTreeMap::new();
+    for question in &set.questions {
+        let own = &question.namespace;
+        let place = namespaces.iter().position(|it| *it == own).expect("it has memories");
+        let other = namespaces[(place + 1) % namespaces.len()];
+        let mut places = vec![("its namespace", own.clone())];
+        if set.memories.len() > set.questions.len() {
+            places.push(("its namespace without answers", without_answers(own)));
+        }
+        if other != own {
+            places.push(("another namespace", other.clone()));
+        }
+        for (at, (place, namespace)) in places.into_iter().enumerate() {
+            let results = search(question, namespace, engine, vectors);
+            let row = rows.entry((question.kind, question.is_test, at, place)).or_default();
+            row[results.evidence.expect("it has words") as usize] += 1.0;
+        }
+    }
+    for ((kind, is_test, _, place), counts) in rows {
+        let all: f64 = counts.iter().sum();
+        let shares = counts.map(|count| format!("{:.1}", 100.0 * count / all)).join(" | ");
+        println!("| {kind} | {} | {place} | {shares} |", half(is_test));
     }
 }
