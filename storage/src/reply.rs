@@ -6,7 +6,7 @@ use model::api_key::ApiKey;
 use model::bounded::bounded;
 use model::edge::{EDGES_MAX, Edge};
 use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
-use model::memory::MemoryRecord;
+use model::memory::{MemoryRecord, Tier as MemoryTier};
 use model::receipt::RECEIPT_IDS_MAX;
 use model::tenant::{Limit, Tenant, Tier};
 use model::thermo::{SettingFault, Thermo};
@@ -248,6 +248,8 @@ pub struct FeedbackReply {
     pub stability_before: f32,
     /// Its stability after, 1 to 100.
     pub stability_after: f32,
+    /// Where it is: `relevant` returns it from the cold tier, unless another memory replaces it.
+    pub tier: MemoryTier,
 }
 
 /// What became of an item of an import.

@@ -11,7 +11,7 @@ async fn stored(cluster: &Cluster, heat: f64) -> String {
 async fn each_signal_changes_heat_and_stability() {
     let cluster = options().start();
     for (signal, heat, stability) in [
-        ("relevant", 0.6, 1.25),
+        ("relevant", 0.6, 1.0),
         ("irrelevant", 0.15, 1.0),
         ("outdated", 0.01, 1.0),
         ("wrong", 0.5, 1.0),
@@ -32,6 +32,35 @@ async fn each_signal_changes_heat_and_stability() {
     }
     let flagged = cluster.get("/agent/nodes?flagged=true").await;
     assert_eq!(flagged["total"], 1);
+}
+
+/// A use returns a memory from the cold tier. One that another memory replaces stays there, as warm as it is.
+#[tokio::test]
+async fn relevant_returns_what_is_archived() {
+    let cluster = options().start();
+    let at_once = json!({"archive_after_days": 0, "active_index_max": 0});
+    let patch = json!({"tick": {"interval": 1}, "consolidation": at_once});
+    cluster.patch("/settings/thermo", &patch).await;
+    let store =
+        async |label: &str| cluster.store(&json!({"label": label, "initial_heat": 0.05})).await;
+    let (held, replaced) = (store("the port is 9090").await, store("the port is 5432").await);
+    let new = json!({"label": "the port is 80", "initial_heat": 0.9, "supersedes": replaced});
+    cluster.store(&new).await;
+    let archive = async || cluster.get("/agent/archive").await;
+    eventually("both are archived", archive, |archive| archive["total"] == 2).await;
+    let patch = json!({"consolidation": {"archive_after_days": 30}});
+    cluster.patch("/settings/thermo", &patch).await;
+    let rate = async |id: &str, signal: &str| {
+        cluster.post("/feedback", &json!({"node_id": id, "signal": signal})).await
+    };
+    for id in [&held, &replaced] {
+        assert_eq!(rate(id, "irrelevant").await["tier"], "cold", "it stays");
+    }
+    let given = rate(&held, "relevant").await;
+    assert_eq!(given["tier"], "hot");
+    assert_near(&given["heat_after"], 0.44);
+    let given = rate(&replaced, "relevant").await;
+    assert_fields(&given, json!({"tier": "cold", "heat_after": given["heat_before"]}));
 }
 
 #[tokio::test]

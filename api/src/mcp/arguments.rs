@@ -280,6 +280,8 @@ pub(super) struct FeedbackGiven {
     pub(super) heat_before: f64,
     #[schema(minimum = 0, maximum = 100)]
     pub(super) heat_after: f64,
+    /// `cold` if it is archived.
+    pub(super) tier: MemoryTier,
 }
 
 /// The memories of the caller, and the service.

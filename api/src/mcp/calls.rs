@@ -154,7 +154,8 @@ pub(super) async fn feedback(call: Call, feedback: Feedback) -> ApiResult<Feedba
     let effect = call.session.submit(GiveFeedback { id, signal }).await?.value;
     let percent = |heat: f64| rounded(heat * 100.0);
     let (before, after) = (percent(effect.heat_before), percent(effect.heat_after));
-    Ok(FeedbackGiven { memory_id: feedback.memory_id, heat_before: before, heat_after: after })
+    let (memory_id, tier) = (feedback.memory_id, OneOf(effect.tier));
+    Ok(FeedbackGiven { memory_id, heat_before: before, heat_after: after, tier })
 }
 
 pub(super) async fn status(call: Call, _: Nothing) -> ApiResult<StatusView> {

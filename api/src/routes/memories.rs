@@ -42,6 +42,9 @@ pub(crate) struct FeedbackEffect {
     heat_after: f64,
     stability_before: f64,
     stability_after: f64,
+    /// `hot` once `relevant` has returned it from the cold tier. A memory that another one replaces stays there, and is
+    /// not warmed.
+    tier: MemoryTier,
 }
 
 /// Create a memory.
@@ -225,6 +228,7 @@ async fn submit_feedback(
         heat_after: rounded(effect.heat_after),
         stability_before: rounded(f64::from(effect.stability_before)),
         stability_after: rounded(f64::from(effect.stability_after)),
+        tier: OneOf(effect.tier),
     };
     Ok(Success::ok(done.freshness, WithNotifications::new(body, &done.notifications)))
 }

@@ -8,7 +8,7 @@ use model::analytics::{LastReports, RecallStats, Report, ReturnedMemory, TenantR
 use model::heat::Anchor;
 use model::id::{MemoryId, Timestamp};
 use model::journal::EventKind;
-use model::memory::{Memory, Signal};
+use model::memory::{Memory, Signal, Tier};
 use model::score::rounded;
 use model::trigger::TriggerEvent;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use crate::decide::audit;
 use crate::decide::context::{Context, Decided};
 use crate::decide::draft::{BATCH_BYTES, Draft, EVALUATIONS_MAX, MemoryEvent, Owners};
 use crate::decide::fire::fire;
-use crate::decide::reinforce::{outdated_heat, reinforce, strengthened};
+use crate::decide::reinforce::{outdated_heat, reinforce, restored, strengthened};
 use crate::decide::rule::{Class, ClusterAudit, ClusterRule, TenantAudit, TenantRule};
 use crate::error::Result;
 use crate::parts::EqualParts;
@@ -30,8 +30,6 @@ use crate::table::view::View;
 const FIRED_BYTES_MAX: usize = 128 << 10;
 /// Share of the distance to heat 1 that `relevant` adds.
 const RELEVANT_GAIN: f64 = 0.2;
-/// Retention that `relevant` strengthens by: that after one half-life.
-const RELEVANT_RETENTION: f64 = 0.5;
 /// Share of its heat that `irrelevant` leaves.
 const IRRELEVANT_REST: f64 = 0.3;
 
@@ -222,22 +220,27 @@ impl TenantRule for GiveFeedback {
 
     fn decide(&self, context: &mut Context<'_>) -> Decided<FeedbackReply> {
         let Self { id, signal } = *self;
-        let present = context.existing(id)?;
-        let thermo = context.thermo()?;
-        let gain = thermo.profile(present.memory.memory_type).stability_gain;
+        let mut present = context.existing(id)?;
+        let (thermo, now) = (context.thermo()?, context.now());
         let (heat, stability) = (present.heat, present.anchor.stability);
-        let (heat_after, stability_after) = match signal {
-            Signal::Relevant => (
-                heat + RELEVANT_GAIN * (1.0 - heat),
-                strengthened(stability, gain, RELEVANT_RETENTION),
-            ),
-            Signal::Irrelevant => (heat * IRRELEVANT_REST, stability),
-            Signal::Outdated => (outdated_heat(&present, &thermo), stability),
-            Signal::Wrong => (heat, stability),
+        if signal == Signal::Relevant {
+            present = restored(context, present)?;
+        }
+        let anchor = present.anchor;
+        let (heat_after, anchor) = match signal {
+            // What stays archived does not cool, so it must not become warmer.
+            Signal::Relevant if present.memory.tier() == Tier::Cold => (heat, None),
+            Signal::Relevant => {
+                let heat = present.heat + RELEVANT_GAIN * (1.0 - present.heat);
+                let stability = strengthened(&present, &thermo, now);
+                (heat, Some(Anchor { stability, last_recall: Some(now), ..anchor }))
+            }
+            Signal::Irrelevant => (heat * IRRELEVANT_REST, Some(anchor)),
+            Signal::Outdated => (outdated_heat(&present, &thermo), Some(anchor)),
+            Signal::Wrong => (heat, None),
         };
-        if signal != Signal::Wrong {
-            let (heat, stability) = (heat_after as f32, stability_after);
-            context.anchor(&present, Anchor { heat, stability, ..present.anchor })?;
+        if let Some(anchor) = anchor {
+            context.anchor(&present, Anchor { heat: heat_after as f32, ..anchor })?;
         }
         if rounded(heat_after) > rounded(heat) {
             context.emit(TriggerEvent::Boost, id);
@@ -250,13 +253,14 @@ impl TenantRule for GiveFeedback {
         context.append(id, &memory, EventKind::Feedback(signal));
         context.put_memory(id, memory)?;
         count_signal(context, &present.memory, signal)?;
-        let after = context.present(id)?;
+        let after = context.written(id)?;
         Ok(FeedbackReply {
             id,
             heat_before: heat,
-            heat_after: after.as_ref().map_or(heat, |after| after.heat),
+            heat_after: after.heat,
             stability_before: stability,
-            stability_after,
+            stability_after: after.anchor.stability,
+            tier: after.memory.tier(),
         })
     }
 }

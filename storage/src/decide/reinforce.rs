@@ -13,7 +13,7 @@ use model::thermo::Thermo;
 
 use crate::decide::context::{Context, RESTORED_HEAT};
 use crate::decide::duplicate;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Most neighbours of one memory that a recall warms, those with the strongest edges first.
 const NEIGHBOURS_MAX: usize = 16;
@@ -24,21 +24,14 @@ const INCREMENT_MIN: f64 = 0.005;
 /// Highest heat that `outdated` leaves.
 const OUTDATED_HEAT: f64 = 0.01;
 
-/// Recalls a memory: restores it from the cold tier, unless another one replaces it, and warms it,
-/// at most once per `recall_min_interval`. An echo is not warmed, nor what stays archived. Returns its heat before and after,
+/// Recalls a memory: [restores](restored) it, and warms it, at most once per `recall_min_interval`. An echo is not warmed, nor what stays archived. Returns its heat before and after,
 /// if that is more than a count.
 pub(super) fn reinforce(
     context: &mut Context<'_>,
-    mut present: MemoryRecord,
+    present: MemoryRecord,
     times: u32,
 ) -> Result<Option<(f64, f64)>> {
-    if present.memory.tier() == Tier::Cold && present.memory.superseded_by.is_none() {
-        // A recall is no update.
-        context.move_to_hot_tier(&present, present.memory.updated_at, RESTORED_HEAT)?;
-        let returned_at = present.anchor.returned_at;
-        let Some(restored) = context.present(present.id)? else { return Ok(None) };
-        present = MemoryRecord { anchor: Anchor { returned_at, ..restored.anchor }, ..restored };
-    }
+    let present = restored(context, present)?;
     let (now, thermo) = (context.now(), context.thermo()?);
     let recall_count = present.anchor.recall_count.saturating_add(times);
     let reinforcement = &thermo.reinforcement;
@@ -53,9 +46,8 @@ pub(super) fn reinforce(
         context.anchor(&present, Anchor { heat, recall_count, ..anchor })?;
         return Ok(None);
     }
-    let retention = retention(&present, &thermo, now);
     let heat = present.heat + reinforcement.on_recall * (1.0 - present.heat);
-    let stability = strengthened(present.anchor.stability, profile.stability_gain, retention);
+    let stability = strengthened(&present, &thermo, now);
     let (anchor, last_recall) = (present.anchor, Some(now));
     let anchor = Anchor { heat: heat as f32, stability, recall_count, last_recall, ..anchor };
     context.anchor(&present, anchor)?;
@@ -63,17 +55,34 @@ pub(super) fn reinforce(
     Ok(Some((present.heat, heat)))
 }
 
+/// A memory that is used: out of the cold tier, unless another one replaces it.
+pub(super) fn restored(context: &mut Context<'_>, present: MemoryRecord) -> Result<MemoryRecord> {
+    if present.memory.tier() == Tier::Hot || present.memory.superseded_by.is_some() {
+        return Ok(present);
+    }
+    // A recall is no update.
+    context.move_to_hot_tier(&present, present.memory.updated_at, RESTORED_HEAT)?;
+    let returned_at = present.anchor.returned_at;
+    let restored = context.present(present.id)?;
+    let missing = || Error::missing("memory", context.tenant, present.id);
+    let restored = restored.ok_or_else(missing)?;
+    Ok(MemoryRecord { anchor: Anchor { returned_at, ..restored.anchor }, ..restored })
+}
+
+/// The stability after a use of a memory: the less of it is retained since the last one, the more it rises.
+pub(super) fn strengthened(present: &MemoryRecord, thermo: &Thermo, now: Timestamp) -> f32 {
+    let gain = thermo.profile(present.memory.memory_type).stability_gain;
+    let retention = retention(present, thermo, now);
+    let strengthened =
+        f64::from(present.anchor.stability) * (1.0 + (gain - 1.0) * (1.0 - retention));
+    (strengthened as f32).min(STABILITY_MAX)
+}
+
 /// The share of a memory that is retained since its last recall, else its creation, 0 to 1.
 fn retention(present: &MemoryRecord, thermo: &Thermo, now: Timestamp) -> f64 {
     let since = present.anchor.last_recall.unwrap_or(present.memory.created_at);
     let rate = Decay::of(&present.memory, thermo).rate / f64::from(present.anchor.stability);
     libm::exp2(-(now.since(since) as f64) * rate)
-}
-
-/// The stability after a recall at this retention.
-pub(super) fn strengthened(stability: f32, gain: f64, retention: f64) -> f32 {
-    let strengthened = f64::from(stability) * (1.0 + (gain - 1.0) * (1.0 - retention));
-    (strengthened as f32).min(STABILITY_MAX)
 }
 
 /// Spreads a share of the gained heat over edges, breadth first. A share of the gain, not of
