@@ -8,7 +8,9 @@ use crate::common::*;
 
 /// The changes that create a memory, of those that `keep` chooses.
 fn partly_created(engine: &mut Engine, number: u16, keep: fn(&Change) -> bool) {
-    let (_, mut batch) = engine.decide(2, &[create(new_memory(memory_id(number), "part"))]);
+    // Another text than the others: an equal one would be looked at.
+    let memory = new_memory(memory_id(number), &format!("part {number}"));
+    let (_, mut batch) = engine.decide(2, &[create(memory)]);
     batch.changes.retain(keep);
     assert!(!batch.changes.is_empty());
     engine.apply(&batch);

@@ -116,6 +116,49 @@ async fn replaced_text_may_hold_again() {
     assert_eq!(id(&found[0]), third);
 }
 
+/// However many texts are similar, those with the same words are found: by creations, echoes, hygiene and
+/// consolidation. The model does not decide: `use tabs.` and `use tabs` are less alike to it than many other pairs.
+#[tokio::test]
+async fn similar_texts_do_not_hide_duplicates() {
+    let cluster = options().start();
+    let first = cluster.store(&json!({"label": "use tabs in the source files."})).await;
+    let second = create(&cluster, "use tabs in the source files", "allow").await.body;
+    assert_ne!(id(&second), first);
+    for first in (0..1_500).step_by(50) {
+        let notes =
+            (first..first + 50).map(|number| json!({"label": format!("use tabs {number}")}));
+        let notes: Vec<_> = notes.collect();
+        cluster.post("/agent/nodes/batch", &json!({"nodes": notes})).await;
+    }
+    create(&cluster, "Use “tabs” in the source files!", "reject")
+        .await
+        .assert_error(409, "duplicate");
+    assert_eq!(
+        id(&create(&cluster, "use the tabs in source files", "merge").await.body),
+        first,
+        "the oldest"
+    );
+    let hygiene = cluster.get("/admin/hygiene").await;
+    let exact = json!({"defect": "exact_duplicates", "count": 1});
+    assert_fields(&hygiene["defects"][0], exact);
+    let found = cluster.get("/agent/consolidation/candidates?limit=100").await;
+    let groups = array(&found["groups"]).iter();
+    let groups = groups.filter(|group| group["reason"] == "duplicates").map(|it| &it["memories"]);
+    let ids: Vec<_> = groups.map(|group| array(group).iter().map(id).collect::<Vec<_>>()).collect();
+    assert_eq!(ids, [[first.as_str(), id(&second)]]);
+    let search = json!({"query": "use tabs in source files", "limit": 1});
+    let recalled = string(&cluster.post("/agent/search", &search).await[0]["id"]).to_owned();
+    let path = format!("/agent/nodes/{recalled}");
+    let read = async || cluster.get(&path).await;
+    let before = read().await["recall_count"].as_u64().unwrap();
+    cluster.post("/agent/search", &search).await;
+    eventually("it is recalled", read, |it| it["recall_count"].as_u64() > Some(before)).await;
+    assert_eq!(
+        create(&cluster, "USE TABS IN THE SOURCE FILES!", "allow").await.body["echo_of"],
+        recalled.as_str()
+    );
+}
+
 #[tokio::test]
 async fn namespaces_do_not_hide_duplicates() {
     let cluster = options().start();

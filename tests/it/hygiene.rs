@@ -10,7 +10,7 @@ async fn defects_are_counted_with_remedies() {
     let store = async |label: &str| leader.store(&json!({"label": label})).await;
     store("the port of staging is 5432").await;
     let [exact, near] =
-        [store("The port of staging is 5432").await, store("the port of staging is: 5432!").await];
+        [store("The port of staging is 5432").await, store("5432 is the port of staging").await];
     store("the port of staging is 5433").await;
     let wrong = store("the moon is made of cheese").await;
     let feedback = json!({"node_id": wrong, "signal": "wrong"});
@@ -26,8 +26,8 @@ async fn defects_are_counted_with_remedies() {
     let defects = array(&report["defects"]);
     let counts: Vec<_> = defects.iter().map(|it| (&it["defect"], it["count"].as_u64())).collect();
     let expected = [
-        ("exact_duplicates", 1),
-        ("near_duplicates", 2),
+        ("exact_duplicates", 2),
+        ("near_duplicates", 1),
         ("echoes", 1),
         ("contradicted", 1),
         ("never_recalled", 0),
@@ -38,7 +38,7 @@ async fn defects_are_counted_with_remedies() {
     let example = |at: usize| id(&defects[at]["examples"][0]).to_owned();
     assert_eq!([example(0), example(1), example(2), example(3)], [exact, near, echo, wrong]);
     let all = rest.get("/admin/hygiene?limit=1000").await;
-    assert_eq!(array(&all["defects"][1]["examples"]).len(), 2);
+    assert_eq!(array(&all["defects"][0]["examples"]).len(), 2);
     let reader = cluster.post("/keys", &json!({"name": "agent", "role": "agent"})).await;
     let forbidden = cluster.request_as(&reader, Method::GET, "/admin/hygiene").send().await;
     forbidden.assert_error(403, "forbidden");

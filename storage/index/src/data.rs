@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use half::f16;
+use model::duplicate::same_words_term;
 use model::heat::Anchor;
 use model::id::{KeyId, MemoryId, Timestamp};
 use model::journal::JournalPart;
@@ -22,7 +23,7 @@ use text::term::TermHash;
 use text::tokenizer::document_words;
 
 use crate::attributes::{Age, Attributes, Namespaces};
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, RowRef};
 use crate::counts::{JournalCounts, ReceiptCounts};
 use crate::coverage::{GraphCoverage, Restored};
 use crate::graph::GraphTask;
@@ -62,7 +63,8 @@ pub struct IndexData {
     pub words: InvertedIndex,
     /// Normalised key points, each as one term.
     pub key_points: InvertedIndex,
-    /// Parts of origins, tags, entries of metadata, and what [`text::form`] says of a text, each as one term.
+    /// Parts of origins, tags, entries of metadata, what [`text::form`] says of a text, and its words as they are
+    /// said, each as one term.
     pub facets: InvertedIndex,
     pub coverage: GraphCoverage,
     /// Largest quantisation error of any code so far: bounds the error of graph similarities.
@@ -78,6 +80,9 @@ pub struct IndexData {
     /// Memories of the cold tier.
     cold: u64,
 }
+
+/// Most memories with the same words that are looked at. Other writes wait for a creation.
+const SAME_WORDS_MAX: usize = 10_000;
 
 /// A change of the index. Tokenizing and conversions are done before, outside the lock.
 #[expect(clippy::large_enum_variant, reason = "a list has those of one entry")]
@@ -132,6 +137,7 @@ impl Terms {
         facets.extend(memory.origin.hashes());
         let TextForm { factor, terms } = TextForm::of(&memory.label);
         facets.extend(terms);
+        facets.extend(same_words_term(&memory.label));
         Self {
             words: document_words(memory.texts()),
             key_points: memory.shared_key_points(),
@@ -178,6 +184,20 @@ impl IndexData {
     pub fn vector_of(&self, slot: Slot) -> (MemoryId, HalfVector<'_>) {
         let row = self.chunks[chunk_of(slot)].row(row_of(slot));
         (row.id(), row.vector())
+    }
+
+    /// Memories of a namespace whose texts probably have the same words (their hashes are equal), and which no
+    /// other memory replaces.
+    pub fn with_same_words(&self, namespace: &str, text: &str) -> Vec<RowRef<'_>> {
+        let Some(term) = same_words_term(text) else { return Vec::new() };
+        let slots = self.facets.slots(term);
+        let rows = slots.iter().map(|slot| self.chunks[chunk_of(slot)].row(row_of(slot)));
+        let number = self.namespaces.number(namespace);
+        let holds = |row: &RowRef<'_>| {
+            let attributes = row.attributes();
+            Some(attributes.namespace()) == number && !attributes.is_superseded()
+        };
+        rows.filter(holds).take(SAME_WORDS_MAX).collect()
     }
 
     /// The id of a slot in use; zeros for others.

@@ -72,7 +72,7 @@ fn present_duplicate(
     if action == OnDuplicate::Allow {
         return Ok(None);
     }
-    let Some(present) = duplicate::find(context, new, &duplicates)? else { return Ok(None) };
+    let Some(present) = duplicate::find(context, new)? else { return Ok(None) };
     reject_if(action == OnDuplicate::Reject, Rejection::Duplicate { present: present.id, at })?;
     let id = present.id;
     if duplicate::is_echo(&present, &duplicates, context.now()) {

@@ -1,49 +1,40 @@
 //! Finds the memory that a new one repeats. The leader decides, on the state of all earlier commands:
 //! of two nodes that store the same text at the same moment, one finds the other's memory.
 //!
-//! Texts with the same words are found by the word index, by the edges that the receiving node
-//! suggests, and among the changes of this batch. What another memory replaces is no duplicate: its
-//! text may hold again.
+//! The index has a hash of the words of each text, as they are said; the changes of this batch are not yet in it. What
+//! another memory replaces is no duplicate: its text may hold again.
 //!
 //! An echo is a duplicate of what a search has just recalled: agents store again what they have read.
 
-use model::access::Access;
+use std::cmp::Reverse;
+
+use index::chunk::RowRef;
 use model::duplicate::{Duplicates, has_same_words};
-use model::edge::Suggestion;
 use model::id::{MemoryId, Timestamp};
 use model::memory::{Memory, MemoryRecord};
-use text::tokenizer::first_document_words;
+use model::score::rounded;
 
 use crate::change::Change;
 use crate::decide::context::Context;
 use crate::error::Result;
 use crate::new_memory::NewMemory;
 
-/// Words of a text by which others with the same words are looked for.
-const WORDS_MAX: usize = 64;
-/// Memories of the namespace with these words whose vectors are compared, the newest first: other
-/// writes wait.
-const VECTORS_MAX: usize = 2_000;
-/// Lowest cosine of texts with the same words: punctuation and case change their vectors.
-const EQUAL_COSINE: f32 = 0.9;
-/// Memories whose texts are compared.
+/// Memories whose texts are compared, of those with the same hash.
 const TEXTS_MAX: usize = 64;
 
-/// The memory of the same namespace and type that says the same as a new one.
-pub(super) fn find(
-    context: &mut Context<'_>,
-    new: &NewMemory,
-    duplicates: &Duplicates,
-) -> Result<Option<MemoryRecord>> {
+/// The memory of the same namespace and type that says the same as a new one: the oldest one absorbs the others.
+pub(super) fn find(context: &mut Context<'_>, new: &NewMemory) -> Result<Option<MemoryRecord>> {
     let matches = |present: &MemoryRecord| {
         repeats(&present.memory, new) && present.memory.memory_type == new.memory_type
     };
-    for id in indexed(context, new).into_iter().chain(in_batch(context, new)) {
+    let is_of_type = |row: &RowRef<'_>| row.attributes().memory_type() == new.memory_type;
+    let indexed = indexed(context, new, is_of_type, |row| row.id());
+    for id in indexed.into_iter().chain(in_batch(context, new)) {
         if let Some(present) = context.present(id)?.filter(matches) {
             return Ok(Some(present));
         }
     }
-    suggested(context, new, duplicates, matches)
+    Ok(None)
 }
 
 /// Whether a new memory says the same as a present one of its namespace that still holds.
@@ -51,24 +42,6 @@ fn repeats(present: &Memory, new: &NewMemory) -> bool {
     present.namespace == new.namespace
         && present.superseded_by.is_none()
         && has_same_words(&present.label, &new.label)
-}
-
-/// The first memory that matches, of those that the receiving node has found to be similar.
-fn suggested(
-    context: &Context<'_>,
-    new: &NewMemory,
-    duplicates: &Duplicates,
-    matches: impl Fn(&MemoryRecord) -> bool,
-) -> Result<Option<MemoryRecord>> {
-    for Suggestion { other, relation, weight } in &new.suggestions {
-        if !duplicates.are_similar(relation, *weight) {
-            continue;
-        }
-        if let Some(present) = context.present(*other)?.filter(&matches) {
-            return Ok(Some(present));
-        }
-    }
-    Ok(None)
 }
 
 /// The memory that a new one echoes: it says the same, and a search returned it a moment ago. If that
@@ -79,11 +52,18 @@ pub(super) fn echoed(
     duplicates: &Duplicates,
 ) -> Result<Option<MemoryId>> {
     let now = context.now();
-    let present = suggested(context, new, duplicates, |present| {
-        is_echo(present, duplicates, now) && repeats(&present.memory, new)
-    })?;
-    let Some(MemoryRecord { id, memory, .. }) = present else { return Ok(None) };
-    Ok(Some(source(context, &memory)?.unwrap_or(id)))
+    // Of equal texts, searches return the hottest ones.
+    let hottest = |row: &RowRef<'_>| Reverse((rounded(row.heat(now)) * 1e6) as u64);
+    for id in indexed(context, new, |_| true, hottest) {
+        let Some(MemoryRecord { id, memory, .. }) = context
+            .present(id)?
+            .filter(|present| is_echo(present, duplicates, now) && repeats(&present.memory, new))
+        else {
+            continue;
+        };
+        return Ok(Some(source(context, &memory)?.unwrap_or(id)));
+    }
+    Ok(None)
 }
 
 /// The memory that this one echoes, while it exists.
@@ -99,26 +79,19 @@ pub(super) fn is_echo(present: &MemoryRecord, duplicates: &Duplicates, now: Time
     present.anchor.returned_at.is_some_and(|last| now.since(last) < window)
 }
 
-/// Memories of the namespace that contain the words of a text, and whose vector is that of the text.
-fn indexed(context: &Context<'_>, new: &NewMemory) -> Vec<MemoryId> {
-    let words = first_document_words(std::iter::once(new.label.as_str()), WORDS_MAX);
+/// Memories of the namespace with the words of a text, as the index has them: the first ones in the order of `key`.
+fn indexed<K: Ord>(
+    context: &Context<'_>,
+    new: &NewMemory,
+    matches: impl Fn(&RowRef<'_>) -> bool,
+    key: impl Fn(&RowRef<'_>) -> K,
+) -> Vec<MemoryId> {
     let Some(index) = context.draft.base.index(context.tenant) else { return Vec::new() };
     let data = index.read();
-    let mut slots = data.words.intersection(words.into_iter());
-    if slots.is_empty() {
-        return Vec::new();
-    }
-    let Ok(vector) = new.vector.components() else { return Vec::new() };
-    let visible = data.namespaces.visible(Some(&new.namespace), &Access::default());
-    if let Some(of_namespace) = visible {
-        slots &= &*of_namespace;
-    }
-    let vectors = slots.iter().rev().take(VECTORS_MAX).map(|slot| data.vector_of(slot));
-    let equal = vectors.filter(|(_, other)| other.cosine(&vector) >= EQUAL_COSINE);
-    let mut equal: Vec<_> = equal.take(TEXTS_MAX).map(|(id, _)| id).collect();
-    // The oldest one absorbs the others.
-    equal.reverse();
-    equal
+    let mut rows = data.with_same_words(&new.namespace, &new.label);
+    rows.retain(matches);
+    rows.sort_by_key(key);
+    rows.into_iter().take(TEXTS_MAX).map(|row| row.id()).collect()
 }
 
 /// Memories with the same text that earlier changes of this batch put.

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use index::data::TenantIndex;
 use model::edge::{Edge, SHARES_KEY_POINT, SIMILAR_TO, SUPERSEDED_MAX};
 use model::id::{MemoryId, TenantId, Timestamp};
 use model::memory::FoldReason;
@@ -14,6 +15,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::reader::Reader;
 use crate::search::filter::{Filter, TextRoom};
+use crate::search::top_k::SmallestIds;
 use crate::table::key::{Key, Kind, prefix, prefix_end};
 use crate::table::view::View;
 
@@ -53,7 +55,9 @@ impl Reader {
     ) -> Result<FoldCandidates> {
         let engine = self.engine();
         let (thermo, snapshot) = (engine.thermo(tenant), engine.state.snapshot());
-        let walk = Walk { tenant, filter, thermo: &thermo, now: engine.clock(), view: &snapshot };
+        let index = engine.registry.tenant(tenant);
+        let (index, now) = (index.as_deref(), engine.clock());
+        let walk = Walk { tenant, filter, thermo: &thermo, now, view: &snapshot, index };
         let (mut found, mut seen) = (FoldCandidates::default(), BTreeSet::new());
         let (mut room, mut last) = (TextRoom::default(), after);
         for (examined, id) in self.examined(&engine, tenant, filter, after).enumerate() {
@@ -126,6 +130,7 @@ struct Walk<'a, V> {
     thermo: &'a Thermo,
     now: Timestamp,
     view: &'a V,
+    index: Option<&'a TenantIndex>,
 }
 
 impl<V: View> Walk<'_, V> {
@@ -143,9 +148,11 @@ impl<V: View> Walk<'_, V> {
         let (mut group, mut known) = (vec![first.clone()], BTreeSet::from([id]));
         let mut queue = VecDeque::from([first]);
         while let Some(from) = queue.pop_front() {
-            for edge in self.view.edges(self.tenant, from.id)? {
-                let other = edge.other(from.id);
-                if !self.may_join(&edge, reason) || taken.contains(&other) || !known.insert(other) {
+            let edges = self.view.edges(self.tenant, from.id)?.into_iter();
+            let edges = edges.filter(|edge| self.may_join(edge, reason));
+            let same = self.same(&from, reason, taken);
+            for other in edges.map(|edge| edge.other(from.id)).chain(same) {
+                if taken.contains(&other) || !known.insert(other) {
                     continue;
                 }
                 let Some(other) = self.record(other)?.filter(|it| self.joins(&from, it, reason))
@@ -163,6 +170,23 @@ impl<V: View> Walk<'_, V> {
             }
         }
         Ok(group)
+    }
+
+    /// Memories with the same words, if that is the reason: those with the smallest ids.
+    fn same(
+        &self,
+        record: &MemoryRecord,
+        reason: FoldReason,
+        taken: &BTreeSet<MemoryId>,
+    ) -> Vec<MemoryId> {
+        let index = self.index.filter(|_| reason == FoldReason::Duplicates);
+        let Some(index) = index else { return Vec::new() };
+        let (memory, data) = (&record.memory, index.read());
+        let same = data.with_same_words(&memory.namespace, &memory.label).into_iter();
+        let mut smallest = SmallestIds::new(SUPERSEDED_MAX);
+        let free = same.map(|row| row.id()).filter(|id| !taken.contains(id));
+        free.for_each(|id| smallest.push(id));
+        smallest.into_sorted()
     }
 
     fn record(&self, id: MemoryId) -> Result<Option<MemoryRecord>> {

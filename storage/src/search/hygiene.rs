@@ -2,7 +2,8 @@
 //! that no one needs. A request examines some memories in the order of ids; the numbers of several
 //! requests add up.
 
-use model::duplicate::{is_near_text, is_same_text};
+use index::data::TenantIndex;
+use model::duplicate::{has_same_words, is_near_text};
 use model::id::{MemoryId, TenantId, Timestamp};
 use model::memory::Defect;
 use model::memory::MemoryRecord;
@@ -53,13 +54,14 @@ impl Reader {
     ) -> Result<Hygiene> {
         let engine = self.engine();
         let (now, thermo) = (engine.clock(), engine.thermo(tenant));
-        let snapshot = engine.state.snapshot();
+        let (snapshot, index) = (engine.state.snapshot(), engine.registry.tenant(tenant));
         let mut hygiene = Hygiene::default();
         for id in memories_after(&engine, tenant, after) {
             let id = id?;
             // It may have been created after the snapshot.
             let Some(record) = snapshot.memory_record(tenant, id, &thermo, now)? else { continue };
-            for defect in defects(&snapshot, tenant, &record, &thermo, now)? {
+            let is_duplicate = is_duplicate(&snapshot, tenant, &record, index.as_deref())?;
+            for defect in defects(&snapshot, tenant, &record, is_duplicate, &thermo, now)? {
                 let of_defect = &mut hygiene.defects[defect as usize];
                 of_defect.count += 1;
                 if of_defect.examples.len() < examples_max {
@@ -77,10 +79,30 @@ impl Reader {
     }
 }
 
+/// Whether an older memory of its namespace and type has the same words.
+fn is_duplicate(
+    view: &impl View,
+    tenant: TenantId,
+    record: &MemoryRecord,
+    index: Option<&TenantIndex>,
+) -> Result<bool> {
+    let MemoryRecord { id, memory, .. } = record;
+    let oldest = index.and_then(|index| {
+        let data = index.read();
+        let same = data.with_same_words(&memory.namespace, &memory.label).into_iter();
+        let same = same.filter(|row| row.attributes().memory_type() == memory.memory_type);
+        same.map(|row| row.id()).min()
+    });
+    let Some(oldest) = oldest.filter(|oldest| oldest < id) else { return Ok(false) };
+    let oldest = view.memory(tenant, oldest)?;
+    Ok(oldest.is_some_and(|oldest| has_same_words(&oldest.label, &memory.label)))
+}
+
 fn defects(
     view: &impl View,
     tenant: TenantId,
     record: &MemoryRecord,
+    is_duplicate: bool,
     thermo: &Thermo,
     now: Timestamp,
 ) -> Result<Vec<Defect>> {
@@ -90,8 +112,8 @@ fn defects(
         return Ok(Vec::new());
     }
     let edges = view.edges(tenant, record.id)?;
-    let mut found = Vec::new();
-    for edge in &edges {
+    let mut found: Vec<_> = is_duplicate.then_some(Defect::ExactDuplicate).into_iter().collect();
+    for edge in edges.iter().filter(|_| !is_duplicate) {
         let is_near = thermo.duplicates.are_similar(&edge.relation, edge.weight);
         // Of two memories, the younger one is the duplicate.
         if !is_near || edge.other(record.id) > record.id {
@@ -104,10 +126,6 @@ fn defects(
             && older.memory_type == memory.memory_type
             && older.superseded_by.is_none();
         let (left, right) = (&older.label, &memory.label);
-        if is_alike && is_same_text(left, right) {
-            found = vec![Defect::ExactDuplicate];
-            break;
-        }
         if is_alike && is_near_text(left, right, thermo.duplicates.overlap_min) {
             found = vec![Defect::NearDuplicate];
         }

@@ -29,14 +29,12 @@ use crate::table::view::View;
 
 /// Largest number of memories of a namespace that a key point relates.
 const SHARING_MAX: u64 = 200;
-/// Largest number of memories of a namespace with a word that yields candidates.
-const DOCUMENT_FREQUENCY_MAX: u64 = 1_000;
 /// Maximum number of words of a text whose memories are counted.
 const WORDS_COUNTED_MAX: usize = 256;
 /// Maximum number of words that yield candidates, rarest first.
 const WORDS_MAX: usize = 16;
-/// Maximum number of memories with these words that are counted: a creation waits for it.
-const COUNTED_MAX: u64 = 2_000;
+/// Maximum number of memories with these words that are counted, the newest of each word: a creation waits for it.
+const COUNTED_MAX: usize = 2_000;
 /// Maximum number of candidates from words.
 const CANDIDATES_MAX: usize = 64;
 
@@ -142,7 +140,11 @@ impl Reader {
         let data = index.read();
         let near = data.namespaces.visible(Some(namespace), &Access::default());
         let near = near.unwrap_or_default();
-        let candidates = keyword_candidates(&data, words, &near);
+        let mut candidates = keyword_candidates(&data, words, &near);
+        let same = data.with_same_words(namespace, label).into_iter().rev();
+        candidates.extend(same.take(SUGGESTIONS_MAX).filter_map(|row| data.slot(row.id())));
+        candidates.sort_unstable();
+        candidates.dedup();
         let mut suggestions = similar(&data, &candidates, vector, &code);
         for key_point in key_points {
             suggest_sharing(&data, &shared_key_point(key_point), &near, &mut suggestions);
@@ -185,17 +187,12 @@ fn keyword_candidates(data: &IndexData, words: Vec<TermHash>, near: &RoaringBitm
     let frequency = |word| data.words.frequency(word, counted_in);
     let counted_words = words.into_iter().take(WORDS_COUNTED_MAX);
     let frequencies = counted_words.map(|word| (frequency(word), word));
-    let mut rare: Vec<_> = frequencies
-        .filter(|(frequency, _)| (1..=DOCUMENT_FREQUENCY_MAX).contains(frequency))
-        .collect();
+    let mut rare: Vec<_> = frequencies.filter(|(frequency, _)| *frequency > 0).collect();
     rare.sort_by_key(|(frequency, _)| *frequency);
-    let (mut counted, mut slots) = (0, Vec::new());
-    for (frequency, word) in rare.into_iter().take(WORDS_MAX) {
-        counted += frequency;
-        if counted > COUNTED_MAX {
-            break;
-        }
-        slots.extend(data.words.slots(word).as_ref() & near);
+    let mut slots = Vec::new();
+    for (_, word) in rare.into_iter().take(WORDS_MAX) {
+        let newest = (data.words.slots(word).as_ref() & near).into_iter().rev();
+        slots.extend(newest.take(COUNTED_MAX - slots.len()));
     }
     slots.sort_unstable();
     let counts = slots.chunk_by(Slot::eq).map(|equal| (equal.len(), equal[0]));
