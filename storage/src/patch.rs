@@ -1,5 +1,6 @@
 //! Patches: the changes of some fields of a memory, a trigger or a tenant, as commands carry them.
 
+use model::edge::Suggestion;
 use model::memory::DetailsPatch;
 use model::memory::{DecayClass, MemoryType};
 use model::tenant::{OwnLimits, TenantState};
@@ -12,6 +13,8 @@ use serde::{Deserialize, Serialize};
 pub struct MemoryPatch {
     /// The new text with its vector.
     pub label: Option<(String, Vector)>,
+    /// Memories with a text similar to the new one.
+    pub similar: Vec<Suggestion>,
     /// Kind of knowledge.
     pub memory_type: Option<MemoryType>,
     /// Where it belongs.

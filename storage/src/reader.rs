@@ -15,18 +15,19 @@ use model::cluster::Models;
 use model::cluster::{Cluster, Position};
 use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use model::journal::EventName;
-use model::memory::{MemoryRecord, MemoryType};
+use model::memory::{Memory, MemoryRecord, MemoryType};
 use model::receipt::{ReceiptKey, Retention};
 use model::tenant::{Limit, Tenancy};
 use model::thermo::Thermo;
 use model::trigger::Firings;
 use model::trigger::Outbox;
+use model::vector::Vector;
 use parking_lot::RwLock;
 
 use crate::change::{Change, all_of};
 use crate::codec;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::search::query::SearchCounters;
 use crate::table::key::{Key, Kind, fixed, prefix_end, receipt_of, split};
 use crate::table::state::count;
@@ -97,6 +98,17 @@ impl Reader {
     /// All tenants in order of their numbers.
     pub fn tenants(&self) -> Vec<TenantId> {
         self.engine().registry.all().into_iter().map(|(tenant, _)| tenant).collect()
+    }
+
+    /// A memory, and the vector of its text.
+    pub fn with_vector(&self, tenant: TenantId, id: MemoryId) -> Result<Option<(Memory, Vector)>> {
+        let engine = self.engine();
+        let snapshot = engine.state.snapshot();
+        let Some(memory) = snapshot.memory(tenant, id)? else { return Ok(None) };
+        let place = snapshot.models()?.place;
+        let vector = snapshot.record(&Key::vector(place, tenant, id))?;
+        let vector = vector.ok_or_else(|| Error::missing("vector", tenant, id))?;
+        Ok(Some((memory, vector)))
     }
 
     /// Number of a tenant's memories in the cold tier.

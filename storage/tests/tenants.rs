@@ -98,7 +98,7 @@ fn bytes_of_drafts_and_of_the_index_agree() {
 #[test]
 fn limits_of_keys_triggers_and_edges_hold() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
-    let limits = limits(&[(Limit::Keys, 2), (Limit::Triggers, 1), (Limit::Edges, 2)]);
+    let limits = limits(&[(Limit::Keys, 2), (Limit::Triggers, 1), (Limit::Edges, 4)]);
     engine.run(1, &[update_tenant(TENANT, limits)]);
     let key = |number| CreateKey { id: KeyId([number; 8]), key: api_key("worker", Role::Agent) };
     assert_eq!(accepted(&engine.submit(2, &[of(TENANT, key(1)), of(TENANT, key(2))])), 1);
@@ -113,12 +113,14 @@ fn limits_of_keys_triggers_and_edges_hold() {
         let suggestions = (0..number).map(|other| suggestion(memory_id(other))).collect();
         NewMemory { suggestions, ..new_memory(memory_id(number), "fox") }
     };
-    // A new memory gets the edges for which there is room.
+    // A new memory gets the edges for which there is room, and leaves a quarter for those of callers.
     assert_eq!(accepted(&engine.submit(5, &[0, 1, 2, 3].map(|number| create(new(number))))), 4);
-    assert_eq!(engine.reader.counts(TENANT).edges, 2);
-    let relation = "something".to_owned();
-    let edge = EdgeRef { source: memory_id(3_u32), target: memory_id(0_u32), relation };
-    assert_eq!(accepted(&engine.submit(6, &[command(CreateEdge(edge))])), 0);
+    assert_eq!(engine.reader.counts(TENANT).edges, 3);
+    let edge = |relation: &str| {
+        let (source, target) = (memory_id(3_u32), memory_id(0_u32));
+        command(CreateEdge(EdgeRef { source, target, relation: relation.into() }))
+    };
+    assert_eq!(accepted(&engine.submit(6, &[edge("one"), edge("two")])), 1);
 }
 
 #[test]

@@ -69,6 +69,42 @@ async fn shared_key_points_and_equal_texts_create_edges() {
     assert_eq!(neighbours(&cluster, other, "").await, []);
 }
 
+/// A new text has other neighbours. One that stays needs no model.
+#[tokio::test]
+async fn similar_memories_follow_the_text() {
+    let cluster = options().start();
+    let memories = [
+        "deploy with care on fridays",
+        "Deploy with care on Fridays!",
+        "tea is green",
+        "Tea is green!",
+    ]
+    .map(|label| json!({"label": label}));
+    let ids = cluster.store_each(memories).await;
+    let [first, same, tea, green] = &ids[..] else { panic!("{ids:?}") };
+    let edge = json!({"source_id": first, "target_id": tea, "relation": "uses"});
+    cluster.post("/agent/graph/relate", &edge).await;
+    let path = format!("/agent/nodes/{first}");
+    let change = async |label: &str| {
+        let patch = json!({"label": label, "memory_type": "fact"});
+        cluster.patch(&path, &patch).await;
+        let mut found = neighbours(&cluster, first, "").await;
+        found.sort();
+        found
+    };
+    let edge = |relation: &str, id: &String| (relation.to_owned(), id.clone());
+    let before = [edge("similar_to", same), edge("uses", tea)];
+    let embedded = async || cluster.metrics("hearth_embedder_").await;
+    let texts = embedded().await;
+    assert_eq!(change("deploy with care on fridays").await, before);
+    assert_eq!(embedded().await, texts);
+    let found = change("tea is green.").await;
+    assert!(found.contains(&edge("similar_to", green)), "{found:?}");
+    assert!(!found.contains(&edge("similar_to", same)), "{found:?}");
+    assert!(found.contains(&edge("uses", tea)), "{found:?}");
+    assert_eq!(neighbours(&cluster, same, "").await, []);
+}
+
 #[tokio::test]
 async fn invalid_edges_are_rejected_by_field() {
     let cluster = options().start();

@@ -156,6 +156,7 @@ impl MemoryChanges {
             min_heat: self.min_heat.map(|heat| heat.0 as f32),
             current_heat: self.current_heat.or(self.heat).map(|heat| heat.0 as f32),
             details: details::patch(self.tags, self.metadata),
+            similar: Vec::new(),
         })
     }
 }

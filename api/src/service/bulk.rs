@@ -80,9 +80,11 @@ impl Session {
     pub(crate) async fn update_memories(
         &self,
         targets: BulkTargets,
-        patch: MemoryPatch,
+        mut patch: MemoryPatch,
     ) -> ApiResult<BulkResult> {
-        let patch = self.embedded(patch).await?;
+        if let Some((label, vector)) = &mut patch.label {
+            *vector = self.service.embed(&self.caller, label).await?;
+        }
         self.for_each(targets, |ids| UpdateMemories { ids, patch: patch.clone() }).await
     }
 

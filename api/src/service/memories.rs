@@ -6,8 +6,10 @@ use std::collections::HashSet;
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::command::{CreateMemories, DeleteMemory, UpdateMemory};
 use storage::model::access::{Access, Caller};
+use storage::model::edge::Suggestion;
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
+use storage::model::vector::Vector;
 use storage::{
     CREATE_TEXT_BYTES_MAX, Filter, FoldCandidates, GraphView, HotRequest, Hygiene, ListRequest,
     MemoryPatch, Neighbour, NewMemory, Order, Page, Reader, Rejection, SearchRequest,
@@ -37,13 +39,27 @@ impl Session {
         self.submit(CreateMemories(new)).await
     }
 
-    /// Changes a memory. Sets the vector of a new label.
+    /// Changes a memory. Sets the vector of a new label, and the memories that are similar to it.
     pub(crate) async fn update_memory(
         &self,
         id: MemoryId,
-        patch: MemoryPatch,
+        mut patch: MemoryPatch,
     ) -> ApiResult<WriteResult<TouchedMemories>> {
-        self.submit(UpdateMemory { id, patch: self.embedded(patch).await? }).await
+        if let Some((label, vector)) = &mut patch.label {
+            let present = self.read(move |reader, caller| reader.with_vector(caller.tenant, id));
+            match present.await? {
+                // Programs send the whole memory when they change a part of it.
+                Some((present, known)) if present.label == *label => *vector = known,
+                present => {
+                    *vector = self.service.embed(&self.caller, label).await?;
+                    if let Some((present, _)) = present {
+                        let namespace = patch.namespace.as_ref().unwrap_or(&present.namespace);
+                        patch.similar = self.suggestions(namespace, label, &[], vector)?;
+                    }
+                }
+            }
+        }
+        self.submit(UpdateMemory { id, patch }).await
     }
 
     pub(crate) async fn delete_memory(
@@ -195,25 +211,27 @@ impl Session {
         self.read(move |reader, caller| reader.hottest(caller.tenant, &request)).await
     }
 
-    /// Sets the vector of a new label.
-    pub(super) async fn embedded(&self, mut patch: MemoryPatch) -> ApiResult<MemoryPatch> {
-        if let Some((label, vector)) = &mut patch.label {
-            *vector = self.service.embed(&self.caller, label).await?;
-        }
-        Ok(patch)
-    }
-
     /// Sets the vector of a new memory and the edges to create with it.
     async fn prepare(&self, mut new: NewMemory) -> ApiResult<NewMemory> {
         new.vector = self.service.embed(&self.caller, &new.label).await?;
-        let unit = components(&new.vector)?;
-        let NewMemory { namespace, label, key_points, .. } = &new;
-        let (reader, tenant) = (&self.service.reader, self.caller.tenant);
-        // It reads the indexes only, for a bounded time, but may wait for a writer.
-        new.suggestions = tokio::task::block_in_place(|| {
-            reader.suggestions(tenant, namespace, label, key_points, &unit)
-        });
+        let NewMemory { namespace, label, key_points, vector, .. } = &new;
+        new.suggestions = self.suggestions(namespace, label, key_points, vector)?;
         Ok(new)
+    }
+
+    /// The edges that a memory with these texts should get.
+    fn suggestions(
+        &self,
+        namespace: &str,
+        label: &str,
+        key_points: &[String],
+        vector: &Vector,
+    ) -> ApiResult<Vec<Suggestion>> {
+        let (reader, tenant, unit) =
+            (&self.service.reader, self.caller.tenant, components(vector)?);
+        // It reads the indexes only, for a bounded time, but may wait for a writer.
+        let suggest = || reader.suggestions(tenant, namespace, label, key_points, &unit);
+        Ok(tokio::task::block_in_place(suggest))
     }
 }
 

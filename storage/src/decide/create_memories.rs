@@ -104,6 +104,6 @@ fn create_one(context: &mut Context<'_>, new: &NewMemory) -> Decided<MemoryRecor
     models::put(context.draft, tenant, new.id, &new.vector)?;
     context.append(new.id, &memory, EventKind::Created);
     context.emit(TriggerEvent::Store, new.id);
-    edge::create_suggested(context, new)?;
+    edge::create_suggested(context, new.id, &new.suggestions)?;
     Ok(MemoryRecord { id: new.id, memory, anchor, heat: f64::from(anchor.heat) })
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use model::audit::{AuditAction, Fields};
 use model::edge::{
-    EDGES_MAX, Edge, SUGGESTIONS_MAX, SUPERSEDED_MAX, SUPERSEDES, Suggestion, relation_key,
+    EDGES_MAX, Edge, SIMILAR_TO, SUGGESTIONS_MAX, SUPERSEDED_MAX, SUPERSEDES, Suggestion,
+    relation_key,
 };
 use model::heat::Anchor;
 use model::id::MemoryId;
@@ -23,7 +24,6 @@ use crate::decide::edit::record_edit;
 use crate::decide::reinforce::outdated_heat;
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::error::{Error, Result};
-use crate::new_memory::NewMemory;
 use crate::reply::{EdgeReply, Rejection, TouchedMemories};
 use crate::table::key::Key;
 use crate::table::view::View;
@@ -220,24 +220,49 @@ pub(super) fn end_supersessions(context: &mut Context<'_>, id: MemoryId) -> Resu
     Ok(())
 }
 
+/// Of so many places for edges, those that automatic ones may take: the rest is for those that callers create.
+fn automatic_max(places: u64) -> u64 {
+    places - places / 4
+}
+
 /// Creates the edges that the receiving node suggested, where the other memory still exists,
 /// is accessible to the creator, and has room, as the tenant must have.
-pub(super) fn create_suggested(context: &mut Context<'_>, new: &NewMemory) -> Result<()> {
-    for suggestion in new.suggestions.iter().take(SUGGESTIONS_MAX) {
+pub(super) fn create_suggested(
+    context: &mut Context<'_>,
+    source: MemoryId,
+    suggestions: &[Suggestion],
+) -> Result<()> {
+    let tenant = context.tenant;
+    let edges_max = context.draft.limit(tenant, Limit::Edges)?.map(automatic_max);
+    for suggestion in suggestions.iter().take(SUGGESTIONS_MAX) {
         let Suggestion { other: target, relation, weight } = suggestion.clone();
-        let (tenant, source) = (context.tenant, new.id);
         let Some(other) = context.memory(target)? else { continue };
+        let edges = context.draft.number(tenant, Counted::Edges);
+        let is_full = |edges: &Vec<Edge>| edges.len() as u64 >= automatic_max(EDGES_MAX as u64);
         // An edge reveals both its ends.
-        let fits = has_room(context)?
+        let fits = edges_max.is_none_or(|max| edges < max)
             && context.has_access(&other.namespace)?
             && target != source
-            && context.edges(target)?.len() < EDGES_MAX;
+            && !is_full(&context.edges(target)?)
+            && !is_full(&context.edges(source)?);
         if fits {
             let edge = Edge { source, target, relation, weight, created_at: context.now() };
             put_new(&mut Context { draft: &mut *context.draft, tenant, actor: None }, &edge)?;
         }
     }
     Ok(())
+}
+
+/// Replaces the edges to similar texts, since the text of a memory is another one.
+pub(super) fn renew_similar(
+    context: &mut Context<'_>,
+    id: MemoryId,
+    suggestions: &[Suggestion],
+) -> Result<()> {
+    for edge in context.edges(id)?.into_iter().filter(|edge| edge.relation == SIMILAR_TO) {
+        remove(context, &edge)?;
+    }
+    create_suggested(context, id, suggestions)
 }
 
 /// Whether the tenant may have one more edge.

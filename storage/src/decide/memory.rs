@@ -110,8 +110,11 @@ fn update(context: &mut Context<'_>, id: MemoryId, patch: &MemoryPatch) -> Decid
     }
     let update = MemoryUpdate { memory, heat: patch.current_heat, fields };
     commit_update(context, &present, update)?;
-    if let Some((_, vector)) = &patch.label {
+    if let Some((label, vector)) = &patch.label
+        && *label != present.memory.label
+    {
         models::put(context.draft, context.tenant, id, vector)?;
+        edge::renew_similar(context, id, &patch.similar)?;
     }
     context.written(id)
 }

@@ -272,6 +272,7 @@ impl Line {
 
     fn patch(&self) -> MemoryPatch {
         MemoryPatch {
+            similar: Vec::new(),
             label: self.get::<String>("label").map(|label| (label.clone(), vector(&label))),
             memory_type: self.memory_type(),
             namespace: self.get("namespace"),

@@ -137,6 +137,7 @@ impl World {
             5..=7 => {
                 let label = random.chance(30).then(|| random.text());
                 let patch = MemoryPatch {
+                    similar: Vec::new(),
                     label: label.map(|label| (label.clone(), vector(&label))),
                     memory_type: random.chance(20).then(|| random.pick(&MemoryType::ALL)),
                     namespace: random.chance(20).then(|| random.pick(&NAMESPACES).into()),
