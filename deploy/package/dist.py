@@ -159,8 +159,8 @@ def licences():
     parts = [", ".join(sorted(set(names))) + "\n\n" + text for text, names in texts.items()]
     # Of the packages of npm in the dashboard.
     parts.append((ROOT / "api/ui/dist/licences.md").read_text().strip())
-    # Its irregular forms are in the program.
-    words = (ROOT / "storage/text/src/irregular_forms.txt").read_text().splitlines()
+    # Lists of its words are in the program.
+    words = (ROOT / "storage/text/src/common_words.txt").read_text().splitlines()
     parts.append("\n".join(line.removeprefix("#").strip() for line in words if line.startswith("#")))
     return ("\n\n" + "-" * 100 + "\n\n").join(sorted(parts)) + "\n"
 
