@@ -34,6 +34,15 @@ pub struct InvertedIndex {
     postings: Postings,
 }
 
+/// A word of a query.
+pub struct QueryWord {
+    pub text: String,
+    /// How much it counts: 1, or less.
+    pub weight: f64,
+    /// Whether it begins with a capital letter.
+    pub is_name: bool,
+}
+
 /// The terms of a query with their weights.
 pub struct QueryTerms {
     /// Each indexed term after its share of [`KEYWORD_OVERLAP_MAX`], in the order of the query.
@@ -130,22 +139,22 @@ impl InvertedIndex {
     /// A word that none of them contains counts half as the word that it is with a typing error.
     pub fn query_terms(
         &self,
-        words: Vec<(f64, String)>,
+        words: Vec<QueryWord>,
         visible: Option<&RoaringBitmap>,
         live: usize,
     ) -> QueryTerms {
         let live = visible.map_or(live as u64, RoaringBitmap::len) as f64;
         let frequency = |term: TermHash| self.frequency(term, visible);
         let (mut total, mut weights, mut corrected) = (0.0, Vec::new(), 0);
-        for (share, word) in words.iter().take(QUERY_WORDS_MAX) {
-            let (mut term, mut weight) = (TermHash::of(word), 1.0);
+        for QueryWord { text, weight: share, is_name } in words.iter().take(QUERY_WORDS_MAX) {
+            let (mut term, mut weight) = (TermHash::of(text), 1.0);
             if frequency(term) == 0
                 && *share >= 1.0
                 && corrected < CORRECTED_MAX
-                && is_correctable(word)
+                && is_correctable(text, *is_name)
             {
                 corrected += 1;
-                if let Some(found) = correction(word, frequency) {
+                if let Some(found) = correction(text, *is_name, frequency) {
                     (term, weight) = (found, CORRECTED_WEIGHT);
                 }
             }
@@ -207,8 +216,9 @@ impl InvertedIndex {
 mod tests {
     use super::*;
 
-    fn words(text: &str) -> Vec<(f64, String)> {
-        text.split(' ').map(|word| (1.0, word.to_owned())).collect()
+    fn words(text: &str) -> Vec<QueryWord> {
+        let word = |text: &str| QueryWord { text: text.to_owned(), weight: 1.0, is_name: false };
+        text.split(' ').map(word).collect()
     }
 
     fn hashes(text: &str) -> Vec<TermHash> {

@@ -14,7 +14,7 @@ use text::term::TermHash;
 
 use crate::chunk::Chunk;
 use crate::data::IndexData;
-use crate::inverted_index::QueryTerms;
+use crate::inverted_index::{QueryTerms, QueryWord};
 use crate::{CHUNK_ROWS, Slot, chunk_of, row_of, slot_at};
 
 /// Factor of the overlap of a memory whose author the query names.
@@ -38,11 +38,11 @@ impl OverlapTerms {
 }
 
 impl IndexData {
-    /// The terms of a query that names these authors and of which `words` count, each with its weight, among the memories in `visible`, or all.
+    /// The terms of a query that names these authors and has these words, among the memories in `visible`, or all.
     pub fn overlap_terms(
         &self,
         mut authors: Vec<TermHash>,
-        words: Vec<(f64, String)>,
+        words: Vec<QueryWord>,
         visible: Option<&RoaringBitmap>,
     ) -> OverlapTerms {
         authors.retain(|term| self.facets.frequency(*term, None) > 0);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use index::chunk::RowRef;
 use index::data::TenantIndex;
-use index::inverted_index::QUERY_WORDS_MAX;
+use index::inverted_index::{QUERY_WORDS_MAX, QueryWord};
 use index::overlaps::OverlapTerms;
 use jiff::tz::TimeZone;
 use model::id::{MemoryId, Timestamp};
@@ -16,6 +16,7 @@ use model::score::{Evidence, Factors, Passed, RecallWeights, rounded};
 use model::sq8::Code;
 use model::temporal::{Window, window};
 use text::form::named_authors;
+use text::spelling::names;
 use text::tokenizer::content_words;
 
 use crate::search::filter::Filter;
@@ -153,13 +154,15 @@ impl<'a> SearchPlan<'a> {
     ) -> Self {
         let window = window(&request.query, now, request.zone.as_ref().unwrap_or(&TimeZone::UTC));
         let time_words = window.as_ref().map(|window| window.words(&request.query));
-        let weight = |word: &String| match &time_words {
-            Some(words) if words.contains(word) => TIME_WORD_WEIGHT,
-            _ => 1.0,
+        let names = names(&request.query);
+        let word = |text: String| {
+            let names_time = time_words.as_ref().is_some_and(|words| words.contains(&text));
+            let weight = if names_time { TIME_WORD_WEIGHT } else { 1.0 };
+            QueryWord { is_name: names.contains(&text), text, weight }
         };
         let window_first = window.as_ref().is_some_and(|it| it.is_all_of(&request.query));
         let words = content_words(&request.query, QUERY_WORDS_MAX);
-        let words = words.into_iter().map(|word| (weight(&word), word)).collect();
+        let words = words.into_iter().map(word).collect();
         let authors = named_authors(&request.query);
         let (terms, home) = {
             let data = index.read();

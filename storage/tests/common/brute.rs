@@ -8,6 +8,7 @@ use storage::model::heat::Anchor;
 use storage::model::score::{Factors, KEYWORD_OVERLAP_MAX, Passed, RecallWeights, ScoreContext};
 use storage::model::temporal::window;
 use storage::text::form::{TextForm, named_authors, question_term};
+use storage::text::spelling::{is_common, names};
 use storage::text::term::TermHash;
 use storage::text::tokenizer::{content_words, words};
 
@@ -186,14 +187,20 @@ impl BruteForce {
             let found = frequency(word);
             libm::log(1.0 + (visible.len() as f64 - found + 0.5) / (found + 0.5))
         };
+        let names = names(&request.query);
         let known: BTreeSet<&String> = visible.iter().flat_map(|it| &it.words).collect();
         let term = |word: String| {
             if known.contains(&word) {
                 return (idf(&word), 1.0, word);
             }
             let is_corrected = !time_words.contains(&word);
-            let near =
-                known.iter().filter(|other| is_corrected && differ_by_one_error(&word, other));
+            let is_name = names.contains(&word);
+            let near = known.iter().filter(|other| {
+                is_corrected
+                    && word.len() >= if is_name { 4 } else { 5 }
+                    && !(is_name && is_common(other))
+                    && differ_by_one_error(&word, other)
+            });
             // Of equal ones, the last one wins, so that it is the first in alphabetical order.
             let near = near.rev().max_by(|l, r| frequency(l).total_cmp(&frequency(r)));
             near.map_or((idf(&word), 0.0, word), |near| (idf(near), 0.5, (*near).clone()))
@@ -241,12 +248,12 @@ impl BruteForce {
     }
 }
 
-/// Whether two words of four letters or more have the same first letter and differ by one letter
+/// Whether two words have the same first letter and differ by one letter
 /// that is missing, added, wrong, or exchanged with the next one.
 fn differ_by_one_error(word: &str, other: &str) -> bool {
     let (left, right): (Vec<_>, Vec<_>) = (word.chars().collect(), other.chars().collect());
     let is_plain = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase());
-    if left.len() < 4 || !is_plain(word) || !is_plain(other) || left[0] != right[0] {
+    if !is_plain(word) || !is_plain(other) || left[0] != right[0] {
         return false;
     }
     let start = left.iter().zip(&right).take_while(|(l, r)| l == r).count();
