@@ -18,7 +18,7 @@ use crate::requests::memories::{
     BulkChanges, BulkDeletion, ListQuery, MemoryChanges, NewMemories, NewMemory, Relation,
 };
 use crate::requests::triggers::{HistoryQuery, NewTrigger, TriggerChanges};
-use crate::requests::values::{EventId, PageCursor};
+use crate::requests::values::{EventId, MemoryCursor, PageCursor};
 use crate::requests::{JsonBody, QueryText};
 use crate::routes::graph::{GraphQuery, NeighbourQuery};
 use crate::routes::settings::Settings;
@@ -131,6 +131,7 @@ pub fn cursors(bytes: &[u8]) {
     }
     let text = String::from_utf8_lossy(bytes);
     check::<PageCursor>(&text);
+    check::<MemoryCursor>(&text);
     check::<EventId>(&text);
     check::<DeliveryId>(&text);
     check::<MemoryId>(&text);

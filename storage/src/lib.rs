@@ -84,8 +84,8 @@ pub use reply::{
 };
 pub use search::{
     ColdForecast, DefectCount, DueRequest, Filter, FoldCandidates, FoldGroup, Forecast, GraphView,
-    HEAT_BANDS, Hit, HotRequest, Hygiene, ListRequest, Neighbour, Order, Overview, Page,
-    SearchCounters, SearchRequest, SearchResults, Sort, TEXT_BYTES_MAX, TickFinds, TickSteps,
+    HEAT_BANDS, Hit, HotRequest, Hygiene, ListCursor, ListRequest, Neighbour, Order, Overview,
+    Page, SearchCounters, SearchRequest, SearchResults, Sort, TEXT_BYTES_MAX, TickFinds, TickSteps,
     TierFilter, Traversal,
 };
 pub use table::key::Key;

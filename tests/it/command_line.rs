@@ -94,6 +94,8 @@ async fn commands_store_find_change_and_forget() {
     let listed = shell.text(&["list", "tea"]);
     assert_eq!((listed.lines().count(), listed.contains("preference")), (2, true), "{listed}");
     assert_eq!(shell.text(&["list", "nothing"]), "No memory matches.");
+    let part = shell.text(&["list", "--limit", "1"]);
+    assert!(part.ends_with("1 of 2 memories: --limit shows more."), "{part}");
     assert!(shell.text(&["hot"]).contains("Two lines"));
     let context = shell.text(&["context", "tea"]);
     assert!(

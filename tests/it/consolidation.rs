@@ -119,11 +119,12 @@ async fn candidates_are_duplicates_and_cold_fragments() {
     assert_eq!(reasons, ["duplicates", "cold"]);
     // The text of the hottest; for fragments, the agent writes one.
     assert_eq!(found["groups"][0]["label"], "The port is 5432!");
-    assert_eq!((&found["groups"][1]["label"], &found["next"]), (&Value::Null, &Value::Null));
+    assert_eq!((&found["groups"][1]["label"], &found["next_cursor"]), (&Value::Null, &Value::Null));
     assert_eq!(labels(&candidates(leader, "").await), labels(&found), "on every node");
     // Page by page.
     let first = candidates(rest, "?limit=1").await;
-    let second = candidates(rest, &format!("?limit=5&after={}", string(&first["next"]))).await;
+    let second =
+        candidates(rest, &format!("?limit=5&cursor={}", string(&first["next_cursor"]))).await;
     assert_eq!(labels(&first), labels(&found)[..1]);
     assert_eq!(labels(&second), labels(&found)[1..]);
     // Folded memories are no candidates.
@@ -215,8 +216,8 @@ async fn pages_of_candidates_lose_no_group() {
     loop {
         let page = candidates(&cluster, &format!("?limit=100{after}")).await;
         sizes.extend(labels(&page).iter().map(Vec::len));
-        let Some(next) = page["next"].as_str() else { break };
-        after = format!("&after={next}");
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        after = format!("&cursor={next}");
     }
     assert_eq!(sizes, [16; 5]);
 }

@@ -22,7 +22,7 @@ async fn defects_are_counted_with_remedies() {
     let echo = store("a red fox lives behind the barn.").await;
     converged(&cluster).await;
     let report = rest.get("/admin/hygiene").await;
-    assert_fields(&report, json!({"examined": 7, "next": null}));
+    assert_fields(&report, json!({"examined": 7, "next_cursor": null}));
     let defects = array(&report["defects"]);
     let counts: Vec<_> = defects.iter().map(|it| (&it["defect"], it["count"].as_u64())).collect();
     let expected = [

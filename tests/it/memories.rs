@@ -1,5 +1,7 @@
 //! The memory endpoints have the shapes and tolerances that published clients rely on.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 async fn list(cluster: &Cluster, query: &str) -> Value {
@@ -120,6 +122,50 @@ async fn lists_filter_sort_and_page() {
     assert_eq!(list(&cluster, "?pinned=false").await["total"], 0);
     assert_eq!(list(&cluster, "?search=number7+SHARED").await["total"], 1, "all words, any case");
     assert_eq!(list(&cluster, "?search=number7%20absent").await["total"], 0);
+}
+
+/// A program reads all pages while others delete, in any order: what stays is returned once.
+#[tokio::test]
+async fn deletions_do_not_move_cursors() {
+    let cluster = options().start();
+    for first in (0..450).step_by(50) {
+        let nodes = (first..first + 50).map(|number| {
+            let heat = f64::from(number % 7) / 7.0;
+            json!({"label": format!("note {number}"), "initial_heat": heat})
+        });
+        let nodes: Vec<_> = nodes.collect();
+        cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
+    }
+    for (round, order) in [
+        "sort=heat",
+        "sort=created_at&order=asc",
+        "sort=memory_type&order=desc",
+        "sort=updated_at",
+        "sort=heat&order=asc",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (mut seen, mut cursor, mut deleted) = (BTreeSet::new(), String::new(), 0);
+        let total = list(&cluster, "").await["total"].as_u64().unwrap();
+        loop {
+            let page = list(&cluster, &format!("?{order}&page_size=40{cursor}")).await;
+            let ids: Vec<_> = array(&page["items"]).iter().map(id).collect();
+            assert!(ids.iter().all(|id| seen.insert((*id).to_owned())), "none twice: {order}");
+            // What was read is deleted, now and then.
+            for id in ids.iter().skip(round).step_by(17) {
+                cluster.delete(&format!("/agent/nodes/{id}")).await;
+                deleted += 1;
+            }
+            let Some(next) = page["next_cursor"].as_str() else { break };
+            cursor = format!("&cursor={next}");
+        }
+        assert!(deleted > 5 && seen.len() as u64 == total, "{order}: {} of {total}", seen.len());
+    }
+    let page = list(&cluster, "?sort=created_at&page_size=1").await;
+    let path = format!("/agent/nodes?cursor={}", string(&page["next_cursor"]));
+    cluster.request(Method::GET, &path).send().await.assert_invalid("cursor");
+    cluster.request(Method::GET, "/agent/nodes?cursor=7").send().await.assert_invalid("cursor");
 }
 
 #[tokio::test]

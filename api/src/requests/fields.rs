@@ -34,8 +34,8 @@ use crate::limits::{
 use crate::requests::numbers::{Clamped, Count, Whole};
 use crate::requests::times::{TimeSpan, Zone};
 use crate::requests::values::{
-    EventId, Id, MemoryIds, NonBlank, OneOf, OneOfOrEmpty, PageCursor, SecretText, Text,
-    TextOrEmpty, Texts,
+    EventId, Id, MemoryCursor, MemoryIds, NonBlank, OneOf, OneOfOrEmpty, PageCursor, SecretText,
+    Text, TextOrEmpty, Texts,
 };
 
 pub(crate) use crate::requests::values::AnyWord;
@@ -116,6 +116,7 @@ pub(crate) type PolicyWord = OneOf<RulePolicy>;
 pub(crate) type ActivityName = NonBlank<ACTIVITY_BYTES_MAX>;
 pub(crate) type ActivityTarget = Text<ACTIVITY_BYTES_MAX>;
 pub(crate) type PageCursorText = Id<PageCursor>;
+pub(crate) type MemoryCursorText = Id<MemoryCursor>;
 pub(crate) type EventIdText = Id<EventId>;
 pub(crate) type EventKinds = Text<EVENT_KINDS_BYTES_MAX>;
 

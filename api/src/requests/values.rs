@@ -10,9 +10,10 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use storage::model::cluster::{GROUP, GroupId};
-use storage::model::id::{KeyId, MemoryId, TriggerId};
+use storage::model::id::{KeyId, MemoryId, Timestamp, TriggerId};
 use storage::model::journal::Cursor;
 use storage::model::trigger::DeliveryId;
+use storage::{ListCursor, Order, Sort};
 use utoipa::openapi::schema::{
     ArrayBuilder, KnownFormat, Object, ObjectBuilder, SchemaFormat, SchemaType, Type,
 };
@@ -219,6 +220,8 @@ text_forms! {
     KeyId: "the id of a key", pattern("^[0-9a-fA-F]{16}$");
     DeliveryId: "the id of a delivery", pattern(r"^msg_[0-9a-f]{32}_[0-9]{1,18}$");
     PageCursor: "the next_cursor of a page", pattern(r"^[0-9]{1,18}\.[0-9]{1,9}$");
+    MemoryCursor: "the next_cursor of a page",
+        pattern(r"^[a-z_]{4,11}\.(asc|desc)\.[0-9]{1,20}\.[0-9]{1,19}\.[0-9a-f-]{36}$");
     Zone: "the name of a time zone such as Europe/Berlin",
         object(Type::String).enum_values(Some(Zone::names()));
     TimeSpan: "a time such as 2026-03-05T14:30:00Z, or a day such as 2026-03-05",
@@ -374,6 +377,33 @@ impl FromStr for PageCursor {
 impl fmt::Display for PageCursor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}.{}", self.0.index, self.0.ordinal)
+    }
+}
+
+/// The `next_cursor` of a page of memories: the order, and the place in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MemoryCursor(pub(crate) ListCursor);
+
+impl FromStr for MemoryCursor {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let parts: Vec<_> = text.split('.').collect();
+        let [sort, order, key, at, id] = parts[..] else { return Err(()) };
+        Ok(Self(ListCursor {
+            sort: Sort::parse(sort).ok_or(())?,
+            order: Order::parse(order).ok_or(())?,
+            key: key.parse().map_err(drop)?,
+            at: Timestamp(at.parse().map_err(drop)?),
+            id: id.parse().map_err(drop)?,
+        }))
+    }
+}
+
+impl fmt::Display for MemoryCursor {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ListCursor { sort, order, key, id, at } = self.0;
+        write!(out, "{}.{}.{key}.{}.{id}", sort.name(), order.name(), at.0)
     }
 }
 

@@ -29,8 +29,8 @@ pub(crate) struct CandidateQuery {
     /// `*` is all.
     pub(crate) namespace: Option<Namespace>,
     pub(crate) memory_type: Option<MemoryTypeWord>,
-    /// Continues after this memory: the `next` of a response.
-    pub(crate) after: Option<MemoryIdText>,
+    /// The `next_cursor` of the page before.
+    pub(crate) cursor: Option<MemoryIdText>,
 }
 
 // The derive below needs a literal.
@@ -136,17 +136,17 @@ pub(crate) struct HygieneQuery {
     #[serde(default)]
     #[param(inline)]
     pub(crate) limit: ExamplesLimit,
-    /// Continues after this memory: the `next` of a response.
-    pub(crate) after: Option<MemoryIdText>,
+    /// The `next_cursor` of the page before.
+    pub(crate) cursor: Option<MemoryIdText>,
 }
 
 /// Groups of memories that can be folded.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Candidates {
     groups: Vec<Group>,
-    /// Continue with it as `after`; null at the end.
+    /// The next page begins with it as `cursor`. Null at the end.
     #[schema(required)]
-    next: Option<MemoryIdText>,
+    next_cursor: Option<MemoryIdText>,
 }
 
 /// Memories that can be folded into one.
@@ -181,10 +181,10 @@ pub(crate) async fn list_fold_candidates(
         tier: TierFilter::All,
         ..home.filter(&session, query.namespace)?
     };
-    let after = query.after.map(|id| id.0);
+    let after = query.cursor.map(|id| id.0);
     let found = session.fold_candidates(filter, after, query.limit.get()).await?;
     let groups = found.groups.iter().map(Group::from).collect();
-    Ok(Success::ok(freshness, Candidates { groups, next: found.next.map(Id) }))
+    Ok(Success::ok(freshness, Candidates { groups, next_cursor: found.next.map(Id) }))
 }
 
 /// Fold memories into one with this text. They become part of the cold tier, and it takes over their

@@ -12,9 +12,9 @@ pub(crate) struct HygieneReport {
     /// Memories that this request examined, at most 5,000.
     examined: usize,
     defects: Vec<DefectView>,
-    /// Continue with it as `after`, and add the numbers; null at the end.
+    /// The next page begins with it as `cursor`: add the numbers. Null at the end.
     #[schema(required)]
-    next: Option<MemoryIdText>,
+    next_cursor: Option<MemoryIdText>,
 }
 
 /// A kind of defects.
@@ -43,7 +43,7 @@ pub(crate) async fn get_hygiene(
     AdminRead(session, freshness): AdminRead,
     ValidQuery(query): ValidQuery<HygieneQuery>,
 ) -> ApiResponse<HygieneReport> {
-    let found = session.hygiene(query.after.map(|id| id.0), query.limit.get()).await?;
+    let found = session.hygiene(query.cursor.map(|id| id.0), query.limit.get()).await?;
     let view = |(defect, DefectCount { count, examples })| DefectView {
         defect: OneOf(defect),
         count,
@@ -51,7 +51,8 @@ pub(crate) async fn get_hygiene(
         command: command(defect),
     };
     let defects = Defect::ALL.into_iter().zip(found.defects).map(view).collect();
-    let body = HygieneReport { examined: found.examined, defects, next: found.next.map(Id) };
+    let next_cursor = found.next.map(Id);
+    let body = HygieneReport { examined: found.examined, defects, next_cursor };
     Ok(Success::ok(freshness, body))
 }
 

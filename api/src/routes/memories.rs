@@ -15,6 +15,7 @@ use crate::requests::memories::{
     MemoryQuery, NewMemories, NewMemory, Supersession,
 };
 use crate::requests::times::TimeSpan;
+use crate::requests::values::MemoryCursor;
 use crate::responses::memory::{AnchoredMemory, Memory, MemoryOrDeleted};
 use crate::service::bulk::BulkResult;
 use crate::service::writes::WriteResult;
@@ -27,6 +28,8 @@ pub(crate) struct MemoryPage {
     total: usize,
     page: usize,
     page_size: usize,
+    /// The next page begins with it as `cursor`. Null at the end.
+    next_cursor: Nullable<String>,
 }
 
 /// The effect of feedback on a memory.
@@ -162,10 +165,16 @@ async fn list(
     };
     let (sort, order) = (query.sort(), query.order());
     let min_heat = query.min_heat.map(|heat| heat.0);
-    let request = ListRequest { filter, sort, order, offset, limit: page_size, min_heat };
+    let after = query.cursor.map(|cursor| cursor.0.0);
+    if after.is_some_and(|after| (after.sort, after.order) != (sort, order)) {
+        return Err(ApiError::invalid("cursor", "is of a list in another order"));
+    }
+    let offset = if after.is_some() { 0 } else { offset };
+    let request = ListRequest { filter, sort, order, after, offset, limit: page_size, min_heat };
     let found = session.list(request).await?;
     let items = found.memories.iter().map(Memory::from).collect();
-    let body = MemoryPage { items, total: found.total, page, page_size };
+    let next_cursor = found.next.map(|next| MemoryCursor(next).to_string());
+    let body = MemoryPage { items, total: found.total, page, page_size, next_cursor };
     Ok(Success::ok(freshness, body))
 }
 

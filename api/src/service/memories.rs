@@ -112,28 +112,25 @@ impl Session {
     /// than one response has room for.
     pub(crate) async fn all_memories(&self, filter: Filter) -> ApiResult<Vec<MemoryRecord>> {
         self.service.await_linearizable().await?;
-        let (sort, order) = (Sort::CreatedAt, Order::Ascending);
-        let mut all: Vec<MemoryRecord> = Vec::new();
-        let mut bytes = 0;
+        let mut request = ListRequest {
+            filter,
+            sort: Sort::CreatedAt,
+            order: Order::Ascending,
+            limit: ALL_PAGE,
+            ..ListRequest::default()
+        };
+        let (mut all, mut bytes) = (Vec::new(), 0);
         loop {
-            let request = ListRequest {
-                filter: filter.clone(),
-                sort,
-                order,
-                offset: all.len(),
-                limit: ALL_PAGE,
-                min_heat: None,
-            };
-            let page = self.list(request).await?;
+            let page = self.list(request.clone()).await?;
             bytes +=
                 page.memories.iter().map(|it| it.memory.stored_bytes() as usize).sum::<usize>();
             if page.total > ALL_MAX || bytes > TEXT_BYTES_MAX {
                 let message = "there are too many memories for one response: name or search some";
                 return Err(ApiError::new(ErrorKind::TooLarge, "too_large", message));
             }
-            let is_last = page.memories.len() < ALL_PAGE;
             all.extend(page.memories);
-            if is_last {
+            request.after = page.next;
+            if request.after.is_none() {
                 return Ok(all);
             }
         }

@@ -27,7 +27,7 @@ pub(crate) struct Consolidate {
 #[derive(Deserialize)]
 struct Page {
     groups: Vec<Group>,
-    next: Option<String>,
+    next_cursor: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -69,9 +69,9 @@ impl Group {
 impl Consolidate {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let connection = self.access.connect()?;
-        let (mut same, mut others, mut after) = (Count::default(), Count::default(), None);
+        let (mut same, mut others, mut cursor) = (Count::default(), Count::default(), None);
         loop {
-            let query = [("limit", Some("100".into())), ("after", after)];
+            let query = [("limit", Some("100".into())), ("cursor", cursor)];
             let page: Page = connection.get("/agent/consolidation/candidates", &query).await?;
             for group in &page.groups {
                 let Some(label) = group.text() else {
@@ -87,8 +87,8 @@ impl Consolidate {
                         connection.write_once(Method::POST, path, Some(&body)).await?;
                 }
             }
-            after = page.next;
-            if after.is_none() {
+            cursor = page.next_cursor;
+            if cursor.is_none() {
                 break;
             }
         }

@@ -26,7 +26,7 @@ pub(crate) struct Hygiene {
 struct HygienePage {
     examined: usize,
     defects: Vec<Defect>,
-    next: Option<String>,
+    next_cursor: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -48,9 +48,9 @@ impl Hygiene {
         let connection = self.access.connect()?;
         let (mut examined, mut defects) = (0, BTreeMap::new());
         let mut order = Vec::new();
-        let mut after = None;
+        let mut cursor = None;
         loop {
-            let part: HygienePage = connection.get("/admin/hygiene", &[("after", after)]).await?;
+            let part: HygienePage = connection.get("/admin/hygiene", &[("cursor", cursor)]).await?;
             examined += part.examined;
             for defect in part.defects {
                 if !defects.contains_key(&defect.defect) {
@@ -62,8 +62,8 @@ impl Hygiene {
                     sum.examples.truncate(EXAMPLES_MAX);
                 }
             }
-            after = part.next;
-            if after.is_none() {
+            cursor = part.next_cursor;
+            if cursor.is_none() {
                 break;
             }
         }

@@ -1,6 +1,7 @@
 //! `hearth add`, `search`, `list`, `get`, `edit`, `forget`, `relate`, `hot` and `context`.
 
 use std::io::{IsTerminal, Read};
+use std::mem;
 use std::process::Command;
 
 use clap::Args;
@@ -138,10 +139,9 @@ impl Search {
 pub(crate) struct List {
     /// Only memories that contain these words
     words: Vec<String>,
+    /// Most memories, of all pages
     #[arg(long, default_value_t = 25)]
-    limit: u32,
-    #[arg(long, default_value_t = 1)]
-    page: u32,
+    limit: usize,
     /// Only memories of this type
     #[arg(long = "type")]
     memory_type: Option<String>,
@@ -166,14 +166,15 @@ pub(crate) struct List {
     client: Client,
 }
 
+/// Most memories of a page.
+const PAGE_MAX: usize = 100;
+
 impl List {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let connection = self.client.connect()?;
         let words = Some(self.words.join(" ")).filter(|words| !words.is_empty());
         let query = [
             ("search", words),
-            ("page_size", Some(self.limit.to_string())),
-            ("page", Some(self.page.to_string())),
             ("memory_type", self.memory_type),
             ("namespace", connection.namespace(self.namespace)),
             ("pinned", self.pinned.then(|| "true".into())),
@@ -182,15 +183,25 @@ impl List {
             ("sort", Some(self.sort)),
             ("order", self.reverse.then(|| "asc".into())),
         ];
-        let page: Value = connection.get("/agent/nodes", &query).await?;
+        let (mut items, mut cursor) = (Vec::new(), None);
+        let total = loop {
+            let left = self.limit.saturating_sub(items.len()).clamp(1, PAGE_MAX);
+            let paging = [("page_size", Some(left.to_string())), ("cursor", cursor)];
+            let query: Vec<_> = query.iter().cloned().chain(paging).collect();
+            let mut page: Value = connection.get("/agent/nodes", &query).await?;
+            items.extend(page["items"].as_array_mut().map(mem::take).unwrap_or_default());
+            cursor = page["next_cursor"].as_str().map(str::to_owned);
+            if cursor.is_none() || items.len() >= self.limit {
+                break page["total"].as_u64().unwrap_or(0);
+            }
+        };
+        let shown = items.len() as u64;
         if self.client.is_json() {
-            return print_json(&page);
+            return print_json(&json!({"items": items, "total": total}));
         }
-        print_memories(&page["items"])?;
-        let shown = page["items"].as_array().map_or(0, Vec::len);
-        let (total, pages) = (page["total"].as_u64().unwrap_or(0), page["page"].clone());
-        if total > shown as u64 {
-            print(&format!("Page {pages}, {total} memories in all."))?;
+        print_memories(&items.into())?;
+        if total > shown {
+            print(&format!("{shown} of {total} memories: --limit shows more."))?;
         }
         Ok(())
     }

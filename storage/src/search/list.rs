@@ -59,12 +59,29 @@ pub struct ListRequest {
     pub sort: Sort,
     /// Direction.
     pub order: Order,
+    /// Begins after the end of another page. `offset` counts from there.
+    pub after: Option<ListCursor>,
     /// Memories to skip.
     pub offset: usize,
     /// Maximum number of memories to return.
     pub limit: usize,
     /// Only memories with at least this heat now.
     pub min_heat: Option<f64>,
+}
+
+/// Where a page ends. Deletions do not move it, since it is a place in the order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListCursor {
+    /// Of its list.
+    pub sort: Sort,
+    /// Of its list.
+    pub order: Order,
+    /// The sort key of its last memory, as a number in the same order.
+    pub key: u64,
+    /// The last memory.
+    pub id: MemoryId,
+    /// The time whose heats order the list.
+    pub at: Timestamp,
 }
 
 /// A page of memories.
@@ -74,6 +91,8 @@ pub struct Page {
     pub memories: Vec<MemoryRecord>,
     /// Number of memories that match the filter.
     pub total: usize,
+    /// Its end, if there are more.
+    pub next: Option<ListCursor>,
 }
 
 /// Request for the hottest memories.
@@ -94,6 +113,10 @@ struct Slice {
     range: Range<usize>,
     text_bytes_max: usize,
     min_heat: Option<f64>,
+    /// Only memories that rank below.
+    after: Option<(Rank, MemoryId)>,
+    /// The time of the heats. `None` is now.
+    at: Option<Timestamp>,
 }
 
 impl Slice {
@@ -102,6 +125,9 @@ impl Slice {
         self.min_heat.is_none_or(|min| rounded(heat) >= min)
     }
 }
+
+/// Rank and id of the last memory of a page, and the time of the heats.
+type PageEnd = (Rank, MemoryId, Timestamp);
 
 /// How heat bounds prune a scan: depends on the meaning of the rank's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,17 +149,26 @@ impl Reader {
             Sort::CreatedAt => ordered_i64(row.created_at().0),
             Sort::MemoryType => ordered_name(row.attributes().memory_type()),
         };
-        let rank = |row: &RowRef<'_>, now| match request.order {
-            Order::Descending => [0, key(row, now), 0],
-            Order::Ascending => [0, !key(row, now), 0],
-        };
-        let pruning = match (request.sort, request.order) {
-            (Sort::Heat, Order::Descending) => Pruning::ByHeat,
+        let ListRequest { sort, order, after, min_heat, .. } = *request;
+        let rank = |row: &RowRef<'_>, now| list_rank(order, key(row, now), row.id());
+        let pruning = match (sort, order, after) {
+            (Sort::Heat, Order::Descending, None) => Pruning::ByHeat,
             _ => Pruning::None,
         };
-        let range = request.offset..request.offset.saturating_add(request.limit);
-        let slice = Slice { range, text_bytes_max: usize::MAX, min_heat: request.min_heat };
-        self.ranked(tenant, &request.filter, slice, pruning, rank)
+        let slice = Slice {
+            range: request.offset..request.offset.saturating_add(request.limit),
+            text_bytes_max: usize::MAX,
+            min_heat,
+            after: after.map(|after| (list_rank(order, after.key, after.id), after.id)),
+            at: after.map(|after| after.at),
+        };
+        let (page, end) = self.ranked(tenant, &request.filter, slice, pruning, rank)?;
+        let next = end.map(|(rank, id, at)| {
+            let [first, second, _] = rank;
+            let key = if order == Order::Descending { second } else { !first };
+            ListCursor { sort, order, key, id, at }
+        });
+        Ok(Page { next, ..page })
     }
 
     /// The hottest memories of a tenant, by heat, then by last update, as far as their texts fit.
@@ -149,8 +184,8 @@ impl Reader {
         };
         let pruning = if request.pinned_first { Pruning::PinnedThenHeat } else { Pruning::ByHeat };
         let (range, text_bytes_max) = (0..request.limit, TEXT_BYTES_MAX);
-        let slice = Slice { range, text_bytes_max, min_heat: None };
-        let mut page = self.ranked(tenant, &request.filter, slice, pruning, rank)?;
+        let slice = Slice { range, text_bytes_max, min_heat: None, after: None, at: None };
+        let (mut page, _) = self.ranked(tenant, &request.filter, slice, pruning, rank)?;
         if let Some(budget) = request.budget_chars {
             page.memories.truncate(within_budget(&page.memories, budget));
         }
@@ -191,7 +226,7 @@ impl Reader {
         });
     }
 
-    /// A slice of the matching memories, ordered by `rank`.
+    /// A slice of the matching memories, ordered by `rank`. With its end, if there are more.
     fn ranked(
         &self,
         tenant: TenantId,
@@ -199,34 +234,36 @@ impl Reader {
         slice: Slice,
         pruning: Pruning,
         rank: impl Fn(&RowRef<'_>, Timestamp) -> Rank,
-    ) -> Result<Page> {
+    ) -> Result<(Page, Option<PageEnd>)> {
         let page = slice.range.clone();
         let engine = self.engine();
-        let Some(index) = engine.registry.tenant(tenant) else { return Ok(Page::default()) };
+        let Some(index) = engine.registry.tenant(tenant) else { return Ok(Default::default()) };
         let thermo = engine.thermo(tenant);
         let mut scans = 0;
         loop {
-            let now = engine.clock();
+            let (now, clock) = (slice.at.unwrap_or(engine.clock()), engine.clock());
             let (best, total) = ranked_ids(&index, filter, &slice, pruning, now, &rank);
+            let ids: Vec<_> = best.into_sorted().skip(page.start).collect();
+            let (ids, more) = ids.split_at(ids.len().min(page.len()));
+            let end = ids.last().filter(|_| !more.is_empty()).map(|(id, rank)| (*rank, *id, now));
             let snapshot = engine.state.snapshot();
             let (mut memories, mut room) = (Vec::new(), TextRoom(slice.text_bytes_max));
-            for (id, ()) in best.into_sorted().skip(page.start) {
+            for (id, _) in ids.iter().copied() {
                 // The memory may have been deleted or changed since the scan.
-                let record = snapshot.memory_record(tenant, id, &thermo, now)?;
+                let record = snapshot.memory_record(tenant, id, &thermo, clock)?;
                 let is_wanted = |record: &MemoryRecord| {
                     filter.matches(&record.memory) && slice.has(record.heat)
                 };
                 let record = record.filter(is_wanted);
                 if record.as_ref().is_some_and(|record| !room.take(&record.memory)) {
-                    return Ok(Page { memories, total });
+                    return Ok((Page { memories, total, next: None }, end));
                 }
                 memories.extend(record);
             }
             scans += 1;
             // Clients take a short page for the last one.
-            let expected = page.len().min(total.saturating_sub(page.start));
-            if memories.len() >= expected || scans == SCANS_MAX {
-                return Ok(Page { memories, total });
+            if memories.len() >= ids.len() || scans == SCANS_MAX {
+                return Ok((Page { memories, total, next: None }, end));
             }
         }
     }
@@ -245,7 +282,17 @@ fn within_budget(memories: &[MemoryRecord], budget: usize) -> usize {
     count
 }
 
-/// The best memories by `rank` up to the end of `slice`, and the number of matching memories.
+/// The rank of a memory in a list. Of equal keys, an ascending list has the oldest first.
+fn list_rank(order: Order, key: u64, id: MemoryId) -> Rank {
+    let id = u128::from_be_bytes(id.0);
+    match order {
+        Order::Descending => [0, key, 0],
+        Order::Ascending => [!key, !(id >> 64) as u64, !id as u64],
+    }
+}
+
+/// The best memories by `rank` up to the end of `slice` and the next one, each with its rank, and the number of
+/// matching memories.
 fn ranked_ids(
     index: &TenantIndex,
     filter: &Filter,
@@ -253,10 +300,10 @@ fn ranked_ids(
     pruning: Pruning,
     now: Timestamp,
     rank: impl Fn(&RowRef<'_>, Timestamp) -> Rank,
-) -> (TopK<()>, usize) {
+) -> (TopK<Rank>, usize) {
     // A page beyond the last memory is empty and needs only the total.
     let Range { start, end } = slice.range;
-    let capacity = if start < index.read().live() { end } else { 0 };
+    let capacity = if start < index.read().live() { end.saturating_add(1) } else { 0 };
     let (mut best, mut total) = (TopK::new(capacity), 0_usize);
     let mut heat_upper_bounds = [0.0; CHUNK_ROWS];
     visit_matching_chunks(index, filter, |_, chunk, rows| {
@@ -282,7 +329,10 @@ fn ranked_ids(
             chunk.refresh_max_heat(now);
         }
         for (_, row) in candidates.iter() {
-            best.push(rank(&row, now), row.id(), || ());
+            let (rank, id) = (rank(&row, now), row.id());
+            if slice.after.is_none_or(|after| (rank, id) < after) {
+                best.push(rank, id, || rank);
+            }
         }
         true
     });

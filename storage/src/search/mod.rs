@@ -24,7 +24,7 @@ pub use candidates::{FoldCandidates, FoldGroup};
 pub use filter::TEXT_BYTES_MAX;
 pub use filter::{Filter, TierFilter};
 pub use hygiene::{DefectCount, Hygiene};
-pub use list::{HotRequest, ListRequest, Order, Page, Sort};
+pub use list::{HotRequest, ListCursor, ListRequest, Order, Page, Sort};
 pub use overview::{ColdForecast, Forecast, HEAT_BANDS, Overview};
 pub use query::{Hit, SearchCounters, SearchRequest, SearchResults, Traversal};
 pub use related::{GraphView, Neighbour};

@@ -13,20 +13,21 @@ async fn pages_of_candidates_name_open_memories_only() {
     let closed = json!({"label": "closed to the outsider", "namespace": "closed"});
     let closed = cluster.store(&closed).await;
     let first = get_as(&cluster, &key, "/agent/consolidation/candidates?limit=1").await;
-    assert_eq!(first, json!({"groups": [], "next": null}));
+    assert_eq!(first, json!({"groups": [], "next_cursor": null}));
     for _ in 0..2 {
         let twin = json!({"label": "a red fox", "namespace": "open", "on_duplicate": "allow"});
         cluster.store(&twin).await;
     }
     cluster.store(&json!({"label": "also closed", "namespace": "closed"})).await;
     // Also after the id of a closed one.
-    for after in [String::new(), format!("&after={closed}")] {
+    for after in [String::new(), format!("&cursor={closed}")] {
         let path = format!("/agent/consolidation/candidates?limit=1{after}");
         let page = get_as(&cluster, &key, &path).await;
         let group = array(&page["groups"][0]["memories"]);
         assert_eq!(group.len(), 2, "{page}");
-        let next = format!("/agent/consolidation/candidates?after={}", string(&page["next"]));
-        assert_eq!(get_as(&cluster, &key, &next).await, json!({"groups": [], "next": null}));
+        let next =
+            format!("/agent/consolidation/candidates?cursor={}", string(&page["next_cursor"]));
+        assert_eq!(get_as(&cluster, &key, &next).await, json!({"groups": [], "next_cursor": null}));
     }
 }
 
