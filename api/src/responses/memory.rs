@@ -287,10 +287,11 @@ impl SearchResult {
     /// `explain` adds every factor of the score, the time window of the query, and what else `results` say.
     pub(crate) fn new(hit: &Hit, results: &SearchResults, explain: bool) -> Self {
         let created_at = hit.record.memory.created_at;
+        let window = results.window.as_ref().filter(|_| results.window_first);
         Self {
             scored: Scored { memory: (&hit.record).into(), score: hit.score },
             source: hit.via.map(|_| "graph_traversal"),
-            ranks_first: results.first_window().is_some_and(|window| window.contains(created_at)),
+            ranks_first: window.is_some_and(|window| window.contains(created_at)),
             explain: explain.then(|| Explanation::new(hit, results)),
         }
     }

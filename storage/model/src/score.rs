@@ -186,7 +186,7 @@ impl ScoreContext {
 }
 
 /// Whether memories that a search found may answer its query. Calibrated with the questions of `make eval`,
-/// asked where the answer is and where it is not.
+/// put where the answer is and where it is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Evidence {
     /// None of them seems to: the answer is probably not there.

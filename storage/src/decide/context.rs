@@ -113,11 +113,6 @@ impl Context<'_> {
         Ok(self.present(id)?.ok_or_else(|| Error::missing("memory", self.tenant, id))?)
     }
 
-    /// A memory to which an edge leads: both ends of an edge exist.
-    pub(super) fn at_end_of_edge(&self, id: MemoryId) -> Result<MemoryRecord> {
-        self.present(id)?.ok_or_else(|| Error::missing("end of an edge", self.tenant, id))
-    }
-
     pub(super) fn edges(&self, id: MemoryId) -> Result<Vec<Edge>> {
         self.draft.edges(self.tenant, id)
     }

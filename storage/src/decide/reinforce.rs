@@ -109,7 +109,9 @@ fn resonate(
             let others = context.edges(from)?.into_iter().map(|edge| edge.other(from));
             let room = NEIGHBOURS_MAX.min(RESONANCE_MAX + 1 - visited.len());
             for other in others.filter(|other| visited.insert(*other)).take(room) {
-                let present = context.at_end_of_edge(other)?;
+                // Both ends of an edge exist.
+                let missing = || Error::missing("end of an edge", context.tenant, other);
+                let present = context.present(other)?.ok_or_else(missing)?;
                 if present.memory.namespace == *namespace
                     && warm(context, &present, increment, resonance.thermal_gate)?
                 {

@@ -94,13 +94,6 @@ pub struct SearchResults {
     pub cold_matches: usize,
 }
 
-impl SearchResults {
-    /// The window whose memories come before all others.
-    pub fn first_window(&self) -> Option<&Window> {
-        self.window.as_ref().filter(|_| self.window_first)
-    }
-}
-
 /// How much a word counts that only names a relative time.
 const TIME_WORD_WEIGHT: f64 = 0.3;
 

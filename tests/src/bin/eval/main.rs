@@ -119,7 +119,7 @@ fn main() {
         return measure_steps();
     }
     let heading = match arguments.evidence {
-        true => "| questions about | half | asked in | none | weak | strong |",
+        true => "| questions about | half | searched | none | weak | strong |",
         false => "| questions about | half | number | any@1 | any@5 | any@10 | MRR | nDCG@10 |",
     };
     println!("{heading}\n|{}", "---|".repeat(heading.matches(" | ").count() + 1));
