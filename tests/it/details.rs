@@ -142,3 +142,68 @@ async fn metadata_is_stored_as_it_was_sent() {
         assert_eq!(stored["metadata"], sent);
     }
 }
+
+/// Names that look alike are one name, however they are written. Labels stay as they are.
+#[tokio::test]
+async fn names_that_look_alike_are_one() {
+    let cluster = options().start();
+    let (composed, decomposed) = ("M\u{fc}ller", "Mu\u{308}ller");
+    let new = |name: &str, number: u32| {
+        json!({"label": format!("note {number} of {name}"), "namespace": name, "tags": [name],
+            "metadata": {name: name, "number": number}})
+    };
+    let first = cluster.create(&new(composed, 1)).await;
+    let second = cluster.create(&new(decomposed, 1)).await;
+    assert_eq!((&first["namespace"], details(&first)), (&second["namespace"], details(&second)));
+    assert_eq!(second["label"], format!("note 1 of {decomposed}"));
+    for name in [composed, decomposed] {
+        let encoded = name.replace('\u{308}', "%CC%88").replace('\u{fc}', "%C3%BC");
+        for query in [
+            format!("namespace={encoded}"),
+            format!("tags={encoded}"),
+            format!("tag={encoded}"),
+            format!("metadata={encoded}={encoded}"),
+            format!("search={encoded}"),
+        ] {
+            assert_eq!(cluster.get(&list(&query)).await["total"], 2, "{query}");
+        }
+        let search = json!({"query": name, "metadata": {"number": 1.0}});
+        assert_eq!(array(&cluster.post("/agent/search", &search).await).len(), 2, "{name}");
+        let both = json!({"label": "x", "metadata": {composed: 1, decomposed: 2}});
+        cluster.assert_rejected("/agent/nodes", &both, "metadata").await;
+    }
+    let trigger = json!({"event": "on_store", "action": "notify",
+        "filter_namespace": decomposed, "filter_label_pattern": decomposed});
+    cluster.post("/triggers", &trigger).await;
+    let fired = cluster.create(&new(composed, 2)).await;
+    assert_eq!(array(&fired["trigger_notifications"]).len(), 1, "{fired}");
+    let purged = cluster.post("/admin/purge", &json!({"namespace": decomposed})).await;
+    assert_eq!(purged["memories"], 3, "{purged}");
+    assert_eq!(cluster.get("/agent/nodes?namespace=*").await["total"], 0);
+}
+
+#[tokio::test]
+async fn tags_may_have_commas() {
+    let cluster = options().start();
+    for tags in [["a,b", "c"], ["a", "b"]] {
+        cluster.create(&json!({"label": "x", "tags": tags})).await;
+    }
+    for (query, total) in [
+        ("tag=a,b", 1),
+        ("tag=a,b&tag=c", 1),
+        ("tag=a,b&tag=a", 0),
+        ("tags=a,b", 1),
+        ("tag=a&tags=b", 1),
+    ] {
+        assert_eq!(cluster.get(&list(query)).await["total"], total, "{query}");
+    }
+    for (query, total) in [("metadata=n=1", 0), ("metadata=n=1.0", 0)] {
+        assert_eq!(cluster.get(&list(query)).await["total"], total, "{query}");
+    }
+    cluster.create(&json!({"label": "one", "metadata": {"n": 1.0}})).await;
+    for query in ["metadata=n=1", "metadata=n=1.0", "metadata=n=1e0"] {
+        assert_eq!(cluster.get(&list(query)).await["total"], 1, "{query}");
+    }
+    let large = cluster.request(Method::GET, "/agent/nodes?metadata=n=9007199254740993");
+    large.send().await.assert_invalid("metadata");
+}

@@ -12,6 +12,7 @@ use storage::model::knowledge_graph::{
 };
 use storage::model::memory::MemoryRecord;
 use storage::model::memory::{Details, MetadataEntry};
+use storage::text::folding::fold_name;
 use storage::{TEXT_BYTES_MAX, TierFilter};
 
 use crate::error::ErrorKind;
@@ -347,8 +348,8 @@ pub(super) async fn read_graph(
 
 pub(super) async fn search_nodes(call: Call, search: SearchNodes) -> ApiResult<KnowledgeGraph> {
     let all = graph(Graph::new(call, "search_nodes").tagged(TAG.to_owned()).await?);
-    let part = search.query.0.to_lowercase();
-    let has = |text: &String| text.to_lowercase().contains(&part);
+    let part = fold_name(&search.query.0);
+    let has = |text: &String| fold_name(text).contains(&part);
     Ok(all.part(|entity| {
         has(&entity.name) || has(&entity.entity_type) || entity.observations.iter().any(has)
     }))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -12,6 +12,7 @@ use storage::model::memory::{
     Details, DetailsPatch, MEMORY_TAG_BYTES_MAX, METADATA_BYTES_MAX, METADATA_ENTRIES_MAX,
     METADATA_TERM_BYTES_MAX, MetadataEntry, TAGS_MAX, is_found,
 };
+use storage::text::folding::nfc;
 use utoipa::openapi::schema::{ArrayBuilder, Type};
 
 use crate::requests::values::{Items, NonBlank, object, schema, value};
@@ -50,7 +51,7 @@ value!([] TagList, object(Type::String).max_length(Some(LIST_CHARS_MAX)).build()
     from String: |text| match text.chars().count() <= LIST_CHARS_MAX {
         true => {
             let tags = text.split(',').map(str::trim).filter(|tag| !tag.is_empty());
-            Ok(Self(tags.map(str::to_owned).collect()))
+            Ok(Self(tags.map(|tag| nfc(tag).into_owned()).collect()))
         }
         false => Err(format!("must have at most {LIST_CHARS_MAX} characters")),
     }
@@ -81,21 +82,25 @@ impl Metadata {
         }
         // Equal values get equal texts.
         let entry = |(name, value): (String, Box<RawValue>)| {
-            let exact: Exact = serde_json::from_str(value.get()).map_err(|error| {
-                let text = error.to_string();
-                match text.starts_with("recursion limit exceeded") {
-                    true => "must have objects and arrays at 127 levels at most".to_owned(),
-                    false => text.split(" at line ").next().unwrap_or_default().to_owned(),
-                }
-            })?;
+            let exact: Exact =
+                serde_json::from_str(value.get()).map_err(|error| message_of(&error))?;
             Ok((name, exact.0.to_string()))
         };
         entries.into_iter().map(entry).collect::<Result<_, String>>().map(Self)
     }
 }
 
-/// JSON that is stored as it was sent: no name of an object occurs twice, and no number has more
-/// digits than its type.
+/// What is wrong with a JSON value, without its place in it.
+fn message_of(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.starts_with("recursion limit exceeded") {
+        true => "must have objects and arrays at 127 levels at most".to_owned(),
+        false => text.split(" at line ").next().unwrap_or_default().to_owned(),
+    }
+}
+
+/// JSON with one form for what is equal: texts are in NFC, and 1.0 is 1. No name of an object occurs twice, and no
+/// integer is rounded.
 #[derive(Debug)]
 pub(crate) struct Exact(pub(crate) Value);
 
@@ -127,6 +132,7 @@ fn entries<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
 ) -> Result<BTreeMap<String, T>, A::Error> {
     let mut entries = BTreeMap::new();
     while let Some((name, value)) = map.next_entry::<String, T>()? {
+        let name = nfc(&name).into_owned();
         if entries.contains_key(&name) {
             return Err(A::Error::custom(format!("has {name:?} twice")));
         }
@@ -155,7 +161,7 @@ impl<'de> Deserialize<'de> for Exact {
             }
 
             fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Exact, E> {
-                Ok(Exact(value.into()))
+                Ok(Exact(nfc(value).into()))
             }
 
             fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Exact, E> {
@@ -173,8 +179,11 @@ impl<'de> Deserialize<'de> for Exact {
 
             fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Exact, E> {
                 // Integers beyond those of 64 bits arrive here.
-                let is_exact = value.fract() != 0.0 || value.abs() <= INTEGER_MAX as f64;
-                if is_exact { Ok(Exact(value.into())) } else { Err(E::custom(TOO_LARGE)) }
+                match value.fract() == 0.0 {
+                    true if value.abs() > INTEGER_MAX as f64 => Err(E::custom(TOO_LARGE)),
+                    true => Ok(Exact((value as i64).into())),
+                    false => Ok(Exact(value.into())),
+                }
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Exact, A::Error> {
@@ -221,13 +230,20 @@ value!([] MetadataList,
             return Err(format!("must have at most {LIST_CHARS_MAX} characters"));
         }
         let entry = |part: &str| {
-            let (name, value) = part.split_once('=').filter(|(name, _)| !name.is_empty())?;
-            let json = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
-            Some((name.to_owned(), json.to_string()))
+            let (name, value) = part
+                .split_once('=')
+                .filter(|(name, _)| !name.is_empty())
+                .ok_or("must be name=value, with commas between them")?;
+            let is_json = serde_json::from_str::<IgnoredAny>(value).is_ok();
+            let json = match serde_json::from_str(value) {
+                Ok(Exact(json)) => json,
+                Err(error) if is_json => return Err(message_of(&error)),
+                Err(_) => nfc(value).into(),
+            };
+            Ok((nfc(name).into_owned(), json.to_string()))
         };
         let entries = text.split(',').filter(|part| !part.is_empty()).map(entry);
-        let entries = entries.collect::<Option<_>>();
-        entries.map(Self).ok_or_else(|| "must be name=value, with commas between them".to_owned())
+        entries.collect::<Result<_, String>>().map(Self)
     }
 );
 

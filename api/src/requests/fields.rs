@@ -42,8 +42,8 @@ pub(crate) use crate::requests::values::AnyWord;
 use crate::words::{Consistency, DeliveryStatus, HistoryKind, RulePolicy};
 
 // Of memories.
-pub(crate) type Label = Text<LABEL_BYTES_MAX>;
-pub(crate) type FullLabel = NonBlank<LABEL_BYTES_MAX>;
+pub(crate) type Label = Text<LABEL_BYTES_MAX, true>;
+pub(crate) type FullLabel = NonBlank<LABEL_BYTES_MAX, true>;
 /// A namespace; empty is absent.
 pub(crate) type Namespace = Text<NAMESPACE_BYTES_MAX>;
 pub(crate) type KeyPoints = Texts<KEY_POINTS_MAX, KEY_POINT_BYTES_MAX>;
@@ -86,14 +86,14 @@ pub(crate) type TriggersLimit = Count<{ TRIGGERS_PAGE as u64 }, { TRIGGERS_PAGE 
 pub(crate) type Positive = Clamped<1, { u64::MAX }>;
 pub(crate) type Offset = Clamped<0, { u64::MAX }>;
 pub(crate) type WholeNumber = Whole<0, { u64::MAX }>;
-pub(crate) type Query = Text<QUERY_BYTES_MAX>;
+pub(crate) type Query = Text<QUERY_BYTES_MAX, true>;
 pub(crate) type TimeText = Id<TimeSpan>;
 pub(crate) type ZoneName = Id<Zone>;
 pub(crate) type ListWords = Text<LIST_WORDS_BYTES_MAX>;
 pub(crate) type TierWord = OneOf<TierFilter>;
 pub(crate) type EvidenceWord = OneOf<Evidence>;
 pub(crate) type ConsistencyWord = OneOf<Consistency>;
-pub(crate) type IdempotencyKey = NonBlank<IDEMPOTENCY_KEY_BYTES_MAX>;
+pub(crate) type IdempotencyKey = NonBlank<IDEMPOTENCY_KEY_BYTES_MAX, true>;
 
 // Of the audit log.
 pub(crate) type AuditChainWord = OneOf<AuditChain>;
@@ -125,7 +125,7 @@ pub(crate) type DeliveryIdText = Id<DeliveryId>;
 pub(crate) type TriggerIdText = Id<TriggerId>;
 pub(crate) type TriggerName = Text<TRIGGER_NAME_BYTES_MAX>;
 pub(crate) type FullTriggerName = NonBlank<TRIGGER_NAME_BYTES_MAX>;
-pub(crate) type Description = Text<DESCRIPTION_BYTES_MAX>;
+pub(crate) type Description = Text<DESCRIPTION_BYTES_MAX, true>;
 pub(crate) type LabelPattern = Text<PATTERN_BYTES_MAX>;
 pub(crate) type EventWord = OneOf<TriggerEvent>;
 pub(crate) type ActionWord = OneOf<TriggerActionKind>;
@@ -133,9 +133,9 @@ pub(crate) type ActionWord = OneOf<TriggerActionKind>;
 pub(crate) type MaxFires = Whole<1, { u32::MAX as u64 }>;
 /// Seconds between two firings.
 pub(crate) type Cooldown = Whole<0, COOLDOWN_SECONDS_MAX>;
-pub(crate) type Template = TextOrEmpty<TEMPLATE_BYTES_MAX>;
+pub(crate) type Template = TextOrEmpty<TEMPLATE_BYTES_MAX, true>;
 pub(crate) type Tag = TextOrEmpty<TAG_BYTES_MAX>;
-pub(crate) type UrlText = NonBlank<URL_BYTES_MAX>;
+pub(crate) type UrlText = NonBlank<URL_BYTES_MAX, true>;
 pub(crate) type Secret = SecretText<SECRET_BYTES_MAX>;
 pub(crate) type HistoryWord = OneOf<HistoryKind>;
 pub(crate) type DeliveryWord = OneOf<DeliveryStatus>;

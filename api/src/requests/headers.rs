@@ -186,10 +186,10 @@ fn parse<T: DeserializeOwned + Default>(headers: &HeaderMap, names: &[&str]) -> 
         let Some(value) = headers.get(name) else { continue };
         let text = str::from_utf8(value.as_bytes());
         let text = text.map_err(|_| ApiError::invalid(name, "must be UTF-8"))?;
-        pairs.insert(name.to_owned(), text.to_owned());
+        pairs.insert(name.to_owned(), vec![text.to_owned()]);
     }
     // An event source sends an empty id before its first event.
-    if pairs.get("Last-Event-ID").is_some_and(String::is_empty) {
+    if pairs.get("Last-Event-ID").is_some_and(|texts| texts.concat().is_empty()) {
         pairs.remove("Last-Event-ID");
     }
     parse_pairs(pairs)

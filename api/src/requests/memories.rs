@@ -319,6 +319,9 @@ pub(crate) struct ListQuery {
     /// Tags that a memory must have, with commas between them.
     #[param(inline)]
     tags: Option<TagList>,
+    /// A tag that a memory must have, with its commas. May be repeated.
+    #[param(inline)]
+    tag: Option<Tags>,
     /// Entries that the metadata must have: `name=value`, with commas between them.
     #[param(inline)]
     metadata: Option<MetadataList>,
@@ -365,7 +368,9 @@ impl ListQuery {
 
     /// The tags and the metadata that memories must have.
     pub(crate) fn details(&self) -> Details {
-        let tags = self.tags.as_ref().map(|it| it.0.clone()).unwrap_or_default();
+        let listed = self.tags.as_ref().map(|it| &it.0).into_iter().flatten();
+        let tags = listed.chain(self.tag.as_ref().map(|it| &it.0).into_iter().flatten());
+        let tags = tags.cloned().collect();
         let metadata = self.metadata.as_ref().map(|it| it.0.clone()).unwrap_or_default();
         Details { tags, metadata }
     }

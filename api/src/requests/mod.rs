@@ -28,7 +28,7 @@ use axum::http::header::CONTENT_LENGTH;
 use axum::http::request::Parts;
 use futures::StreamExt;
 use http_body_util::LengthLimitError;
-use serde::de::value::{self, MapDeserializer};
+use serde::de::value::{self, MapDeserializer, SeqDeserializer};
 use serde::de::{DeserializeOwned, Error as _, IntoDeserializer, Visitor};
 use serde::{Deserializer, forward_to_deserialize_any};
 use serde_json::{Map, Value};
@@ -154,10 +154,14 @@ fn bad_json(error: &serde_json::Error) -> ApiError {
 }
 
 impl QueryText {
-    /// The last non-empty value of each parameter.
-    fn parameters(&self) -> BTreeMap<String, String> {
+    /// The values of each parameter that are not empty.
+    fn parameters(&self) -> BTreeMap<String, Vec<String>> {
+        let mut parameters: BTreeMap<_, Vec<_>> = BTreeMap::new();
         let pairs = form_urlencoded::parse(self.0.as_bytes()).into_owned();
-        pairs.filter(|(_, value)| !value.is_empty()).collect()
+        for (name, value) in pairs.filter(|(_, value)| !value.is_empty()) {
+            parameters.entry(name).or_default().push(value);
+        }
+        parameters
     }
 
     /// Whether a parameter is present and not empty.
@@ -172,20 +176,29 @@ impl QueryText {
 }
 
 /// Parses named texts: a query string, or headers.
-pub(crate) fn parse_pairs<T: DeserializeOwned>(pairs: BTreeMap<String, String>) -> ApiResult<T> {
+pub(crate) fn parse_pairs<T: DeserializeOwned>(
+    pairs: BTreeMap<String, Vec<String>>,
+) -> ApiResult<T> {
     let pairs = pairs.into_iter().map(|(name, text)| (name, Parameter(text)));
     serde_path_to_error::deserialize(MapDeserializer::new(pairs))
         .map_err(|error| invalid(&error.path().to_string(), &error.inner().to_string()))
 }
 
-/// The text of a query parameter or header, from which numbers and booleans are parsed.
-struct Parameter(String);
+/// The texts of a query parameter or header: a list has all of them, and any other type the last one, from which numbers
+/// and booleans are parsed.
+struct Parameter(Vec<String>);
+
+impl Parameter {
+    fn last(mut self) -> String {
+        self.0.pop().unwrap_or_default()
+    }
+}
 
 impl<'de> Deserializer<'de> for Parameter {
     type Error = value::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, value::Error> {
-        visitor.visit_string(self.0)
+        visitor.visit_string(self.last())
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, value::Error> {
@@ -193,22 +206,29 @@ impl<'de> Deserializer<'de> for Parameter {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, value::Error> {
-        let parsed = self.0.parse().map_err(|_| value::Error::custom("must be true or false"))?;
+        let parsed =
+            self.last().parse().map_err(|_| value::Error::custom("must be true or false"))?;
         visitor.visit_bool(parsed)
     }
 
     // All types of numbers ask for this one: see `Numeric`.
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, value::Error> {
-        match (self.0.parse(), self.0.parse()) {
+        let text = self.last();
+        match (text.parse(), text.parse()) {
             (Ok(whole), _) => visitor.visit_u64(whole),
             (_, Ok(number)) => visitor.visit_f64(number),
             _ => Err(value::Error::custom("must be a number")),
         }
     }
 
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, value::Error> {
+        let items = self.0.into_iter().map(|text| Self(vec![text]));
+        visitor.visit_seq(SeqDeserializer::new(items))
+    }
+
     forward_to_deserialize_any! {
         i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 char str string bytes byte_buf unit
-        unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+        unit_struct newtype_struct tuple tuple_struct map struct enum identifier ignored_any
     }
 }
 
@@ -295,9 +315,9 @@ mod tests {
         let query =
             QueryText("search=red+fox%21&flag&%C3%A4=%E4%BA%AC&page=1&page=2&empty=".into());
         let pairs = query.parameters();
-        assert_eq!(pairs["search"], "red fox!");
-        assert_eq!(pairs["ä"], "京");
-        assert_eq!(pairs["page"], "2", "the last value wins");
+        assert_eq!(pairs["search"], ["red fox!"]);
+        assert_eq!(pairs["ä"], ["京"]);
+        assert_eq!(pairs["page"].last().unwrap(), "2", "the last value wins");
         assert!(!query.has("flag") && !query.has("empty"));
     }
 

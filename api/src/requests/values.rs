@@ -13,6 +13,7 @@ use storage::model::cluster::{GROUP, GroupId};
 use storage::model::id::{KeyId, MemoryId, Timestamp, TriggerId};
 use storage::model::journal::Cursor;
 use storage::model::trigger::DeliveryId;
+use storage::text::folding::nfc;
 use storage::{ListCursor, Order, Sort};
 use utoipa::openapi::schema::{
     ArrayBuilder, KnownFormat, Object, ObjectBuilder, SchemaFormat, SchemaType, Type,
@@ -64,22 +65,28 @@ pub(crate) fn object(schema_type: Type) -> ObjectBuilder {
 
 pub(crate) use {schema, value};
 
-/// A text of at most `MAX` bytes.
+/// A text of at most `MAX` bytes, in NFC: two names that look alike are one. An exact one stays as it was
+/// sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Text<const MAX: usize>(pub(crate) String);
+pub(crate) struct Text<const MAX: usize, const IS_EXACT: bool = false>(pub(crate) String);
 
-value!([const MAX: usize] Text<MAX>, object(Type::String).max_length(Some(MAX)).build(),
-    from String: |text| match text.len() <= MAX {
-        true => Ok(Self(text)),
-        false => Err(format!("must have at most {MAX} bytes")),
+value!([const MAX: usize, const IS_EXACT: bool] Text<MAX, IS_EXACT>,
+    object(Type::String).max_length(Some(MAX)).build(),
+    from String: |text| {
+        let text = if IS_EXACT { text } else { nfc(&text).into_owned() };
+        match text.len() <= MAX {
+            true => Ok(Self(text)),
+            false => Err(format!("must have at most {MAX} bytes")),
+        }
     }
 );
 
 /// A text of 1 to `MAX` bytes that is not only white space.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NonBlank<const MAX: usize>(pub(crate) String);
+pub(crate) struct NonBlank<const MAX: usize, const IS_EXACT: bool = false>(pub(crate) String);
 
-value!([const MAX: usize] NonBlank<MAX>, non_blank(MAX), from Text<MAX>: |Text(text)| {
+value!([const MAX: usize, const IS_EXACT: bool] NonBlank<MAX, IS_EXACT>, non_blank(MAX),
+    from Text<MAX, IS_EXACT>: |Text(text)| {
     match text.trim().is_empty() {
         true => Err("must not be empty".to_owned()),
         false => Ok(Self(text)),
@@ -96,9 +103,12 @@ fn non_blank(max: usize) -> Object {
 
 /// As [`NonBlank`], with an empty text for an absent one, as published clients send it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TextOrEmpty<const MAX: usize>(pub(crate) Option<String>);
+pub(crate) struct TextOrEmpty<const MAX: usize, const IS_EXACT: bool = false>(
+    pub(crate) Option<String>,
+);
 
-value!([const MAX: usize] TextOrEmpty<MAX>, non_blank(MAX), from Text<MAX>: |Text(text)| {
+value!([const MAX: usize, const IS_EXACT: bool] TextOrEmpty<MAX, IS_EXACT>, non_blank(MAX),
+    from Text<MAX, IS_EXACT>: |Text(text)| {
     match text.trim().is_empty() {
         _ if text.is_empty() => Ok(Self(None)),
         true => Err("must not be empty".to_owned()),
@@ -107,21 +117,23 @@ value!([const MAX: usize] TextOrEmpty<MAX>, non_blank(MAX), from Text<MAX>: |Tex
 });
 
 /// The first of two aliases that is present and not empty.
-pub(crate) fn first_text<const MAX: usize>(
-    first: Option<&TextOrEmpty<MAX>>,
-    second: Option<&TextOrEmpty<MAX>>,
+pub(crate) fn first_text<const MAX: usize, const IS_EXACT: bool>(
+    first: Option<&TextOrEmpty<MAX, IS_EXACT>>,
+    second: Option<&TextOrEmpty<MAX, IS_EXACT>>,
 ) -> Option<String> {
     [first, second].into_iter().flatten().find_map(|text| text.0.clone())
 }
 
 /// A text that may be empty where clients send an empty one for an absent one.
-pub(crate) fn non_empty<const MAX: usize>(text: Option<Text<MAX>>) -> Option<String> {
+pub(crate) fn non_empty<const MAX: usize, const IS_EXACT: bool>(
+    text: Option<Text<MAX, IS_EXACT>>,
+) -> Option<String> {
     text.map(|text| text.0).filter(|text| !text.is_empty())
 }
 
 /// The first alias that has a value. All values are validated: an error names its alias.
-pub(crate) fn first_non_blank<const MAX: usize>(
-    aliases: [(&str, Option<Text<MAX>>); 3],
+pub(crate) fn first_non_blank<const MAX: usize, const IS_EXACT: bool>(
+    aliases: [(&str, Option<Text<MAX, IS_EXACT>>); 3],
 ) -> ApiResult<Option<String>> {
     let mut found = None;
     for (name, text) in aliases {
@@ -250,7 +262,7 @@ impl<T: Display> Serialize for Id<T> {
 
 /// A secret of at most `MAX` bytes. Its debug form hides it.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct SecretText<const MAX: usize>(pub(crate) Text<MAX>);
+pub(crate) struct SecretText<const MAX: usize>(pub(crate) Text<MAX, true>);
 
 impl<const MAX: usize> fmt::Debug for SecretText<MAX> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -18,7 +18,7 @@ use crate::routes::cluster::{Done, record_act};
 use crate::service::Operator;
 use crate::service::node::{BackupProgress, BackupStatus, BackupSummary};
 
-type BackupUrl = NonBlank<BACKUP_URL_BYTES_MAX>;
+type BackupUrl = NonBlank<BACKUP_URL_BYTES_MAX, true>;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()

@@ -25,7 +25,7 @@ use crate::service::Operator;
 
 type NodeIdNumber = Whole<1, { u64::MAX }>;
 type PeerAddress = NonBlank<ADDRESS_BYTES_MAX>;
-type ModelFolder = NonBlank<FOLDER_BYTES_MAX>;
+type ModelFolder = NonBlank<FOLDER_BYTES_MAX, true>;
 type MemberRoleWord = OneOf<MemberRole>;
 
 /// A node to add.

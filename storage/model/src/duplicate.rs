@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
+use text::folding::fold_name;
 use text::term::TermHash;
 use text::tokenizer::content_words;
 
@@ -66,26 +67,27 @@ impl Duplicates {
 /// The term under which an index has the texts with the same words, by [`has_same_words`]. `None` for a text
 /// without words.
 pub fn same_words_term(text: &str) -> Option<TermHash> {
-    let said = spoken(text).fold(String::new(), |said, word| said + " " + &word);
+    let said = spoken(text);
     // No other term of a facet begins so.
-    (!said.is_empty()).then(|| TermHash::of(&format!("said={said}")))
+    (!said.is_empty()).then(|| TermHash::of(&format!("said={}", said.join(" "))))
 }
 
 /// Whether two texts have the same words in the same order, and at least one. Case, white space,
 /// quotes, punctuation behind a word and the article "the" do not matter.
 pub fn has_same_words(left: &str, right: &str) -> bool {
-    let mut of_left = spoken(left).peekable();
-    of_left.peek().is_some() && of_left.eq(spoken(right))
+    let of_left = spoken(left);
+    !of_left.is_empty() && of_left == spoken(right)
 }
 
 /// The words of a text as they are said. Symbols stay: `-5` is not `5`.
-fn spoken(text: &str) -> impl Iterator<Item = String> {
+fn spoken(text: &str) -> Vec<String> {
     const QUOTES: [char; 9] = ['"', '\'', '`', '“', '”', '„', '‘', '’', '«'];
     const ENDINGS: [char; 11] = ['.', ',', ';', ':', '!', '…', '。', '，', '；', '：', '！'];
-    let words = text.split_whitespace().map(|word| {
-        word.trim_matches(QUOTES).trim_end_matches(ENDINGS).trim_matches(QUOTES).to_lowercase()
-    });
-    words.filter(|word| !word.is_empty() && word != "the")
+    let folded = fold_name(text);
+    let words = folded
+        .split_whitespace()
+        .map(|word| word.trim_matches(QUOTES).trim_end_matches(ENDINGS).trim_matches(QUOTES));
+    words.filter(|word| !word.is_empty() && *word != "the").map(str::to_owned).collect()
 }
 
 /// Whether two texts have at least the share `overlap_min` of their words in common (Jaccard), and

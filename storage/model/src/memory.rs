@@ -6,6 +6,7 @@
 //! stamped from the request that created the memory, never from its text; and words of what can be improved.
 
 use serde::{Deserialize, Serialize};
+use text::folding::fold_name;
 use text::term::TermHash;
 
 use crate::bounded::bounded;
@@ -247,7 +248,7 @@ impl Memory {
 
 /// Normalises a key point: lower case, without surrounding white space.
 pub fn shared_key_point(key_point: &str) -> String {
-    key_point.trim().to_lowercase()
+    fold_name(key_point.trim())
 }
 
 /// A memory at one instant: text row, anchor, and heat.

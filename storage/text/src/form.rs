@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use crate::Step;
-use crate::ascii_folding::fold_to_ascii;
+use crate::folding::fold_word;
 use crate::term::{TermHash, is_stop_word};
 use crate::tokenizer::is_unspaced;
 
@@ -164,7 +164,7 @@ fn lower(word: &str) -> Cow<'_, str> {
     match word.is_ascii() {
         true if !word.bytes().any(|byte| byte.is_ascii_uppercase()) => word.into(),
         true => word.to_ascii_lowercase().into(),
-        false => fold_to_ascii(&word.to_lowercase().replace('\u{2019}', "'")).into(),
+        false => fold_word(&word.replace('\u{2019}', "'")).into(),
     }
 }
 

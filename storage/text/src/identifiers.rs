@@ -1,5 +1,5 @@
 //! Further index terms for identifiers, so that they are found in other forms: phone numbers with
-//! other punctuation, shortened commit hashes, and the parts of names in code.
+//! other punctuation, shortened commit hashes, the parts of names in code, and names with signs (C++, C#, .NET).
 
 use std::ops::ControlFlow;
 
@@ -24,9 +24,14 @@ pub fn for_each_identifier(
         for_each_number(text, emit)?;
     }
     // Most texts of lower-case letters have none.
-    let is_sign = |byte: u8| matches!(byte, b'_' | b'.') || byte.is_ascii_uppercase();
+    let is_sign = |byte: u8| matches!(byte, b'_' | b'.' | b'+' | b'#') || byte.is_ascii_uppercase();
     if digits == 0 && !text.bytes().any(is_sign) {
         return ControlFlow::Continue(());
+    }
+    for chunk in text.split_ascii_whitespace() {
+        if let Some(name) = with_signs(chunk) {
+            emit(&name.to_ascii_lowercase())?;
+        }
     }
     for token in text.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '.')) {
         let token = token.trim_matches(['_', '.']);
@@ -89,6 +94,21 @@ fn for_each_part(token: &str, emit: &mut impl FnMut(&str) -> ControlFlow<()>) ->
     ControlFlow::Continue(())
 }
 
+/// A name with a dot before its letters, or with `++` or `#` after them. Without the signs it is another one.
+fn with_signs(chunk: &str) -> Option<&str> {
+    let name = chunk.trim_start_matches(|c: char| c.is_ascii_punctuation() && c != '.');
+    let name = name.trim_end_matches(|c: char| c.is_ascii_punctuation() && !"+#".contains(c));
+    let name = name.split(['/', ',', ';', '(', ')']).next_back()?;
+    let is_name = |letters: &str, least: usize| {
+        letters.len() >= least
+            && letters.starts_with(|c: char| c.is_ascii_alphabetic())
+            && letters.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    let before = name.strip_prefix('.').filter(|letters| is_name(letters, 2));
+    let after = name.strip_suffix("++").or(name.strip_suffix('#'));
+    (before.is_some() || after.is_some_and(|letters| is_name(letters, 1))).then_some(name)
+}
+
 fn has_hump(token: &str) -> bool {
     hump_end(token) < token.len()
 }
@@ -146,6 +166,13 @@ mod tests {
         assert_eq!(of("flushQueue and HTTPServer"), ["flush", "queue"]);
         assert_eq!(of("see notes.md."), ["notes", "md"]);
         assert!(of("No Such Thing. At all.").is_empty());
+    }
+
+    #[test]
+    fn names_with_signs_are_terms() {
+        assert_eq!(of("written in C++, then (C#)."), ["c++", "c#"]);
+        assert_eq!(of("ported to .NET; see \".env\""), [".net", ".env"]);
+        assert!(of("a + b, #5, 3# and ... .5 + + #tag").is_empty());
     }
 
     proptest! {

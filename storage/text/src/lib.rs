@@ -1,8 +1,8 @@
 //! Words of texts, and nothing else: tokens, stems, identifiers, spelling, patterns of labels, and the
 //! words and grammar of times. Nothing here knows a memory.
 
-pub mod ascii_folding;
 pub mod calendar;
+pub mod folding;
 pub mod form;
 pub mod identifiers;
 pub mod pattern;

@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use jiff::civil::{Date, Time};
 
-use crate::ascii_folding::fold_to_ascii;
 use crate::calendar::Unit;
+use crate::folding::fold_word;
 use crate::time_chinese::{CHINESE_TABLE, chinese_number};
 use crate::time_tables::Token::{self, *};
 use crate::time_tables::{Language, PHRASE_WORDS_MAX};
@@ -60,7 +60,7 @@ impl Tokens {
     pub fn of(query: &str) -> Self {
         // Every part is a slice of `query`, so the distance of their addresses is its offset.
         let offset = |part: &str| part.as_ptr().addr() - query.as_ptr().addr();
-        let fold = |text: &str| fold_to_ascii(&text.to_lowercase());
+        let fold = fold_word;
         let mut words: Vec<Word<'_>> = Vec::new();
         for chunk in query.split_whitespace() {
             let trimmed = chunk.trim_matches(|c: char| !c.is_alphanumeric());

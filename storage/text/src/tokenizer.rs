@@ -1,7 +1,7 @@
 //! The tokenizer: turns texts of memories and queries into index terms ("words").
 //!
-//! - Words are split at Unicode word boundaries (UAX #29) and lower-cased.
-//! - Latin letters lose their accents.
+//! - Words are split at Unicode word boundaries (UAX #29), and folded ([`folding`](crate::folding)).
+//! - An emoji is a word.
 //! - ASCII words are stemmed with the Snowball English stemmer (Porter2), irregular forms as their base.
 //!   Stop words and words with other letters are not stemmed.
 //! - Scripts without spaces between words (Han, Hiragana, Katakana, Hangul, Thai, Lao,
@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use ahash::RandomState;
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::ascii_folding::fold_to_ascii;
+use crate::folding::{fold_word, nfkc};
 use crate::identifiers::for_each_identifier;
 use crate::stems::{hash_of_stem, stem};
 use crate::term::{TermHash, is_stop_word};
@@ -181,7 +181,7 @@ fn for_each_plain_word(
     // if it is more than an ASCII word and punctuation.
     text.split_ascii_whitespace().try_for_each(|chunk| match ascii_word(chunk) {
         Some(word) => emit_word(word, emit),
-        None => for_each_unicode_word(chunk, with_unigrams, emit),
+        None => for_each_unicode_word(&nfkc(chunk), with_unigrams, emit),
     })
 }
 
@@ -201,7 +201,14 @@ fn for_each_unicode_word(
     // Adjacent characters of unspaced scripts, across word boundaries.
     let mut run: Vec<char> = Vec::new();
     let mut run_end = 0;
-    for (start, word) in text.unicode_word_indices() {
+    // A picture is a word, too.
+    let is_emoji = |c: char| {
+        matches!(u32::from(c),
+            0x231A..=0x23FA | 0x2600..=0x27BF | 0x2B1B..=0x2B55 | 0x1F000..=0x1FAFF)
+    };
+    let is_word =
+        |(_, word): &(usize, &str)| word.chars().any(|c| c.is_alphanumeric() || is_emoji(c));
+    for (start, word) in text.split_word_bound_indices().filter(is_word) {
         let mut at = start;
         for part in split_by_script(word) {
             let is_unspaced_part = part.starts_with(is_unspaced);
@@ -234,14 +241,18 @@ fn split_by_script(word: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Emits a word of a spaced script: lower-cased, without accents and possessive `'s`.
+/// Emits a word of a spaced script: folded, and without possessive `'s`.
 fn emit_word(word: &str, emit: &mut impl FnMut(Token<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
     let lower: Cow<'_, str> = match word.is_ascii() {
         true if !word.bytes().any(|byte| byte.is_ascii_uppercase()) => word.into(),
         true => word.to_ascii_lowercase().into(),
-        false => fold_to_ascii(&word.to_lowercase().replace('\u{2019}', "'")).into(),
+        false => fold_word(&word.replace('\u{2019}', "'")).into(),
     };
-    emit(Token::Word(lower.strip_suffix("'s").unwrap_or(&lower)))
+    match lower.strip_suffix("'s").unwrap_or(&lower) {
+        // It was a mark that makes no letter.
+        "" => ControlFlow::Continue(()),
+        word => emit(Token::Word(word)),
+    }
 }
 
 /// Emits the bigrams of a run, and single characters if it has one or `with_unigrams` is set.
@@ -340,6 +351,25 @@ mod tests {
         assert_eq!(of("Größe und Übergröße"), of("grosse und ubergrosse"));
         assert_eq!(of("Müller"), of("Muller"));
         assert_eq!(of("café Élysée"), of("cafe\u{301} elysee"));
+    }
+
+    #[test]
+    fn equal_texts_have_equal_words() {
+        for (left, right) in [
+            ("한국어", "\u{1112}\u{1161}\u{11ab}\u{1100}\u{116e}\u{11a8}\u{110b}\u{1165}"),
+            ("がっこう", "か\u{3099}っこう"),
+            ("ガッコウ", "ｶﾞｯｺｳ"),
+            ("Йод", "И\u{306}од"),
+            ("Άγιος", "Α\u{301}γιος"),
+            ("всё", "все"),
+            ("room １２", "room 12"),
+            ("done 👍🏽🎉", "done 👍 🎉"),
+        ] {
+            assert_eq!(of(left), of(right), "{left}");
+        }
+        assert_eq!(of("done 👍🎉"), ["done", "👍", "🎉"]);
+        assert_ne!(of("йод"), of("иод"));
+        assert_eq!(content_words("C++ or C# on .NET", 9), ["c", "net", "c++", "c#", ".net"]);
     }
 
     #[test]
