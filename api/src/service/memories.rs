@@ -46,7 +46,11 @@ impl Session {
         mut patch: MemoryPatch,
     ) -> ApiResult<WriteResult<TouchedMemories>> {
         if let Some((label, vector)) = &mut patch.label {
-            let present = self.read(move |reader, caller| reader.with_vector(caller.tenant, id));
+            let present = self.read(move |reader, caller| {
+                let found = reader.with_vector(caller.tenant, id)?;
+                // What is closed to the caller must not show in the time of a rejection.
+                Ok(found.filter(|(memory, _)| caller.access.allows(&memory.namespace)))
+            });
             match present.await? {
                 // Programs send the whole memory when they change a part of it.
                 Some((present, known)) if present.label == *label => *vector = known,
@@ -55,6 +59,7 @@ impl Session {
                     if let Some((present, _)) = present {
                         let namespace = patch.namespace.as_ref().unwrap_or(&present.namespace);
                         patch.similar = self.suggestions(namespace, label, &[], vector)?;
+                        patch.similar.retain(|suggestion| suggestion.other != id);
                     }
                 }
             }
