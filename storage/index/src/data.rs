@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use half::f16;
+use model::access::Access;
 use model::duplicate::same_words_term;
 use model::heat::Anchor;
 use model::id::{KeyId, MemoryId, Timestamp};
@@ -190,14 +191,13 @@ impl IndexData {
     /// other memory replaces.
     pub fn with_same_words(&self, namespace: &str, text: &str) -> Vec<RowRef<'_>> {
         let Some(term) = same_words_term(text) else { return Vec::new() };
-        let slots = self.facets.slots(term);
-        let rows = slots.iter().map(|slot| self.chunks[chunk_of(slot)].row(row_of(slot)));
-        let number = self.namespaces.number(namespace);
-        let holds = |row: &RowRef<'_>| {
-            let attributes = row.attributes();
-            Some(attributes.namespace()) == number && !attributes.is_superseded()
-        };
-        rows.filter(holds).take(SAME_WORDS_MAX).collect()
+        let mut slots = self.facets.slots(term);
+        if let Some(of_namespace) = self.namespaces.visible(Some(namespace), &Access::default()) {
+            slots = Cow::Owned(slots.as_ref() & of_namespace.as_ref());
+        }
+        let slots = slots.iter().take(SAME_WORDS_MAX);
+        let rows = slots.map(|slot| self.chunks[chunk_of(slot)].row(row_of(slot)));
+        rows.filter(|row| !row.attributes().is_superseded()).collect()
     }
 
     /// The id of a slot in use; zeros for others.

@@ -90,7 +90,7 @@ fn indexed<K: Ord>(
     let data = index.read();
     let mut rows = data.with_same_words(&new.namespace, &new.label);
     rows.retain(matches);
-    rows.sort_by_key(key);
+    rows.sort_by_cached_key(key);
     rows.into_iter().take(TEXTS_MAX).map(|row| row.id()).collect()
 }
 

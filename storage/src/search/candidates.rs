@@ -15,7 +15,6 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::reader::Reader;
 use crate::search::filter::{Filter, TextRoom};
-use crate::search::top_k::SmallestIds;
 use crate::table::key::{Key, Kind, prefix, prefix_end};
 use crate::table::view::View;
 
@@ -150,7 +149,7 @@ impl<V: View> Walk<'_, V> {
         while let Some(from) = queue.pop_front() {
             let edges = self.view.edges(self.tenant, from.id)?.into_iter();
             let edges = edges.filter(|edge| self.may_join(edge, reason));
-            let same = self.same(&from, reason, taken);
+            let same = self.same(&from, reason);
             for other in edges.map(|edge| edge.other(from.id)).chain(same) {
                 if taken.contains(&other) || !known.insert(other) {
                     continue;
@@ -172,21 +171,18 @@ impl<V: View> Walk<'_, V> {
         Ok(group)
     }
 
-    /// Memories with the same words, if that is the reason: those with the smallest ids.
-    fn same(
-        &self,
-        record: &MemoryRecord,
-        reason: FoldReason,
-        taken: &BTreeSet<MemoryId>,
-    ) -> Vec<MemoryId> {
+    /// Memories with the same words, if that is the reason. Many of them are several groups, the same for every page:
+    /// in the order of ids, each [`SUPERSEDED_MAX`] are one.
+    fn same(&self, record: &MemoryRecord, reason: FoldReason) -> Vec<MemoryId> {
         let index = self.index.filter(|_| reason == FoldReason::Duplicates);
         let Some(index) = index else { return Vec::new() };
         let (memory, data) = (&record.memory, index.read());
         let same = data.with_same_words(&memory.namespace, &memory.label).into_iter();
-        let mut smallest = SmallestIds::new(SUPERSEDED_MAX);
-        let free = same.map(|row| row.id()).filter(|id| !taken.contains(id));
-        free.for_each(|id| smallest.push(id));
-        smallest.into_sorted()
+        let same = same.filter(|row| row.attributes().memory_type() == memory.memory_type);
+        let mut ids: Vec<_> = same.map(|row| row.id()).collect();
+        ids.sort_unstable();
+        let group = ids.binary_search(&record.id).unwrap_or_else(|at| at) / SUPERSEDED_MAX;
+        ids.into_iter().skip(group * SUPERSEDED_MAX).take(SUPERSEDED_MAX).collect()
     }
 
     fn record(&self, id: MemoryId) -> Result<Option<MemoryRecord>> {

@@ -87,6 +87,7 @@ fn is_duplicate(
     index: Option<&TenantIndex>,
 ) -> Result<bool> {
     let MemoryRecord { id, memory, .. } = record;
+    let index = index.filter(|_| memory.superseded_by.is_none());
     let oldest = index.and_then(|index| {
         let data = index.read();
         let same = data.with_same_words(&memory.namespace, &memory.label).into_iter();
