@@ -76,7 +76,7 @@ impl Reader {
         drop(reading);
         hits.retain(|hit| request.min_score.is_none_or(|lowest| hit.score >= lowest));
         let evidence = (!request.query.trim().is_empty()).then(|| evidence(&hits, window_first));
-        let cold_matches = cold_matches(archived, request, &hits, &weights, plan.window_first);
+        let cold_matches = cold_matches(archived, request, &hits, &weights, window_first);
         let mut room = TextRoom::default();
         let fitting = hits.iter().take_while(|hit| room.take(&hit.record.memory)).count();
         hits.truncate(fitting);
@@ -102,14 +102,17 @@ fn cold_matches(
     request: &SearchRequest,
     hits: &[Hit],
     weights: &RecallWeights,
-    window_first: bool,
+    window_first: Option<&Window>,
 ) -> usize {
+    let is_first = |hit: &&Hit| {
+        window_first.is_none_or(|window| window.contains(hit.record.memory.created_at))
+    };
     let matches = |(place, factors): (usize, Factors)| {
         let score = factors.fused(weights);
-        let better = hits.iter().filter(|hit| hit.score >= score).count();
-        (window_first || place + better < request.limit)
+        let better = hits.iter().filter(is_first).filter(|hit| hit.score >= score).count();
+        place + better < request.limit
             && request.min_score.is_none_or(|lowest| score >= lowest)
-            && (window_first || Evidence::of(&factors) > Evidence::None)
+            && (window_first.is_some() || Evidence::of(&factors) > Evidence::None)
     };
     let archived = archived.into_sorted().map(|(_, factors)| factors).enumerate();
     archived.filter(|it| matches(*it)).count()

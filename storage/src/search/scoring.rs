@@ -17,7 +17,7 @@ use roaring::RoaringBitmap;
 use crate::search::filter::{CompiledFilter, Filter, TierFilter};
 use crate::search::query::SearchPlan;
 use crate::search::scan::{FEW_ROWS, heat_upper_bound};
-use crate::search::top_k::{TopK, by_score, f64_from_ordered};
+use crate::search::top_k::{Rank, TopK, by_score, f64_from_ordered};
 
 /// A search over some of its memories. Arrays are indexed by row; only those of `rows` are valid.
 pub(super) struct Scoring<'a> {
@@ -176,28 +176,30 @@ impl<'a> Scoring<'a> {
     }
 
     fn score_row(&mut self, memory: RowRef<'_>, row: usize) {
-        let (plan, best) = (self.plan, &mut *self.best);
+        let plan = self.plan;
         let rank = |factors: &Factors| by_score(factors.fused(&plan.weights));
+        // What is only counted must rank among the hot memories, too.
+        let hot = self.best.threshold();
+        let best = match &mut self.archived {
+            Some(archived) if memory.attributes().tier() == Tier::Cold => archived,
+            _ => &mut self.best,
+        };
+        let rejects = |rank: Rank| best.rejects(rank) || hot.is_some_and(|hot| hot > rank);
         let mut factors = plan.factors(memory);
         factors.similarity = f64::from(self.similarities[row]);
         factors.heat = f64::from(self.heats[row]);
         factors.own = self.overlaps[row];
-        if best.rejects(rank(&factors)) {
+        if rejects(rank(&factors)) {
             return;
         }
         if let Some(query) = &plan.request.vector {
             factors.similarity = f64::from(memory.vector().cosine(query).clamp(-1.0, 1.0));
         }
-        if best.rejects(rank(&factors)) {
+        if rejects(rank(&factors)) {
             return;
         }
         factors.heat = memory.heat(plan.now);
-        match &mut self.archived {
-            Some(archived) if memory.attributes().tier() == Tier::Cold => {
-                archived.push(rank(&factors), memory.id(), || factors);
-            }
-            _ => best.push(rank(&factors), memory.id(), || factors),
-        }
+        best.push(rank(&factors), memory.id(), || factors);
     }
 
     /// The least upper bound of a score with which a row can be among the best, if they are as many
