@@ -292,8 +292,8 @@ pub(crate) struct ListQuery {
     /// Memories to skip; `page` comes first.
     #[param(ignore)]
     offset: Option<Offset>,
-    /// The `next_cursor` of the page before, in place of `page`. Deletions do not move it. Memories that become hotter
-    /// meanwhile may be missed in the order of heat, but not in that of `created_at`.
+    /// The `next_cursor` of the page before, in place of `page`. Deletions do not move it. Memories that change
+    /// meanwhile may be missed or repeated in the orders of heat and `updated_at`, but not in that of `created_at`.
     #[param(inline)]
     pub(crate) cursor: Option<MemoryCursorText>,
     pub(crate) memory_type: Option<MemoryTypeWord>,

@@ -406,7 +406,8 @@ impl FromStr for MemoryCursor {
             sort: Sort::parse(sort).ok_or(())?,
             order: Order::parse(order).ok_or(())?,
             key: key.parse().map_err(drop)?,
-            at: Timestamp(at.parse().map_err(drop)?),
+            // A negative time would be one before all memories.
+            at: Timestamp(i64::try_from(at.parse::<u64>().map_err(drop)?).map_err(drop)?),
             id: id.parse().map_err(drop)?,
         }))
     }

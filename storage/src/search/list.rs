@@ -9,6 +9,7 @@ use std::ops::Range;
 use index::CHUNK_ROWS;
 use index::chunk::{Chunk, ChunkMax, RowRef};
 use index::data::TenantIndex;
+use model::decay::{Decay, heat};
 use model::id::{MemoryId, TenantId, Timestamp};
 use model::memory::{MemoryRecord, MemoryType};
 use model::score::rounded;
@@ -16,7 +17,7 @@ use model::score::rounded;
 use crate::error::Result;
 use crate::reader::Reader;
 use crate::search::filter::{Filter, TEXT_BYTES_MAX, TextRoom};
-use crate::search::scan::{ChunkCandidates, visit_matching_chunks};
+use crate::search::scan::visit_matching_chunks;
 use crate::search::top_k::{
     Rank, SmallestIds, TopK, lowest_upper_bound, ordered_heat, ordered_i64,
 };
@@ -241,7 +242,8 @@ impl Reader {
         let thermo = engine.thermo(tenant);
         let mut scans = 0;
         loop {
-            let (now, clock) = (slice.at.unwrap_or(engine.clock()), engine.clock());
+            let clock = engine.clock();
+            let now = slice.at.map_or(clock, |at| at.min(clock));
             let (best, total) = ranked_ids(&index, filter, &slice, pruning, now, &rank);
             let ids: Vec<_> = best.into_sorted().skip(page.start).collect();
             let (ids, more) = ids.split_at(ids.len().min(page.len()));
@@ -252,7 +254,8 @@ impl Reader {
                 // The memory may have been deleted or changed since the scan.
                 let record = snapshot.memory_record(tenant, id, &thermo, clock)?;
                 let is_wanted = |record: &MemoryRecord| {
-                    filter.matches(&record.memory) && slice.has(record.heat)
+                    let decay = Decay::of(&record.memory, &thermo);
+                    filter.matches(&record.memory) && slice.has(heat(&record.anchor, decay, now))
                 };
                 let record = record.filter(is_wanted);
                 if record.as_ref().is_some_and(|record| !room.take(&record.memory)) {
@@ -314,13 +317,11 @@ fn ranked_ids(
         if pruning != Pruning::None && !retain_possible_rows(&best, pruning, chunk, now, rows) {
             return true;
         }
-        chunk.heat_bounds.upper_bounds(now, &mut heat_upper_bounds);
-        let heat_upper_bounds = &heat_upper_bounds;
-        let candidates = ChunkCandidates { chunk, rows, heat_upper_bounds };
         if pruning != Pruning::None {
             if let Some(lowest) = heat_threshold(&best) {
+                chunk.heat_bounds.upper_bounds(now, &mut heat_upper_bounds);
                 // Exact heats are the main cost of an order by heat.
-                candidates.rows.retain(|row| {
+                rows.retain(|row| {
                     let row = usize::from(*row);
                     heat_upper_bounds[row] >= lowest || chunk.row(row).attributes().is_pinned()
                 });
@@ -328,7 +329,7 @@ fn ranked_ids(
             // Later readers may then skip the chunk.
             chunk.refresh_max_heat(now);
         }
-        for (_, row) in candidates.iter() {
+        for row in rows.iter().map(|row| chunk.row(usize::from(*row))) {
             let (rank, id) = (rank(&row, now), row.id());
             if slice.after.is_none_or(|after| (rank, id) < after) {
                 best.push(rank, id, || rank);
