@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use raft::causes;
-use reqwest::header::RETRY_AFTER;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -117,6 +117,18 @@ impl Connection {
         self.set(Method::POST, path, body).await
     }
 
+    /// The results of a search, with the headers that say what it found beside them.
+    pub(crate) async fn search(&self, body: &Value) -> Result<(HeaderMap, Value), Failure> {
+        let read = async |response: Response| {
+            let headers = response.headers().clone();
+            Ok((headers, response.bytes().await?))
+        };
+        let build = |request: RequestBuilder| request.json(body);
+        let path = "/agent/search";
+        let (headers, results) = self.send(Method::POST, path, Repeat::Yes, build, read).await?;
+        Ok((headers, of_interface(&results)?))
+    }
+
     /// The response to a request whose repetition changes nothing more.
     pub(crate) async fn set<T: DeserializeOwned>(
         &self,
@@ -185,8 +197,7 @@ impl Connection {
         let read = async |response: Response| response.bytes().await;
         let body = self.send(method, path, repeat, build, read).await?;
         // A deletion of a trigger has no body.
-        let body = if body.is_empty() { b"null" } else { &body[..] };
-        Ok(serde_json::from_slice(body).map_err(|_| "the response is not of this interface")?)
+        of_interface(if body.is_empty() { b"null" } else { &body[..] })
     }
 
     /// Sends a request until a node responds with success, it makes no sense to repeat it, or the
@@ -235,6 +246,10 @@ impl Connection {
             tokio::time::sleep(pause).await;
         }
     }
+}
+
+fn of_interface<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    Ok(serde_json::from_slice(body).map_err(|_| "the response is not of this interface")?)
 }
 
 impl Attempt {

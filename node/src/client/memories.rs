@@ -5,7 +5,9 @@ use std::mem;
 use std::process::Command;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use reqwest::Method;
+use reqwest::header::HeaderValue;
 use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;
 
@@ -106,28 +108,27 @@ pub(crate) struct Search {
 impl Search {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let connection = self.client.connect()?;
-        let is_table = !self.client.is_json() && !self.explain;
         let body = fields([
             ("query", self.query.join(" ").into()),
             ("limit", self.limit.into()),
             ("memory_type", self.memory_type.into()),
             ("namespace", connection.namespace(self.namespace).into()),
             ("tier", self.archived.then_some("all").into()),
-            ("explain", (self.explain || is_table).then_some(true).into()),
+            ("explain", self.explain.then_some(true).into()),
         ]);
-        let found: Value = connection.ask("/agent/search", &body).await?;
-        if !is_table {
+        let (headers, found) = connection.search(&body).await?;
+        if self.client.is_json() || self.explain {
             return print_json(&found);
         }
         print_memories(&found)?;
-        let summary = &found[0]["explain"];
-        if summary["evidence"] == "none" {
+        let header = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        if header("x-hearth-evidence") == Some("none") && found != json!([]) {
             eprintln!("hearth: none of them seems to answer the query");
         }
-        match summary["cold_matches"].as_u64() {
-            None | Some(0) => {}
+        match header("x-hearth-cold-matches") {
+            None | Some("0") => {}
             Some(count) => {
-                eprintln!("hearth: archived memories that match: {count}; add --archived")
+                eprintln!("hearth: archived memories that match: {count}; add --archived");
             }
         }
         Ok(())
@@ -140,7 +141,7 @@ pub(crate) struct List {
     /// Only memories that contain these words
     words: Vec<String>,
     /// Most memories, of all pages
-    #[arg(long, default_value_t = 25)]
+    #[arg(long, default_value_t = 25, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     limit: usize,
     /// Only memories of this type
     #[arg(long = "type")]
