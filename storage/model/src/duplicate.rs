@@ -102,8 +102,9 @@ pub fn is_near_text(left: &str, right: &str, overlap_min: f64) -> bool {
 
 /// The words of a text with digits, and its negations, in order.
 fn facts(text: &str) -> Vec<String> {
-    let words = text.split(|c: char| c.is_whitespace() || ",;:!?()[]\"".contains(c));
-    let words = words.map(|word| word.trim_matches('.').to_lowercase());
+    let folded = fold_name(text);
+    let words = folded.split(|c: char| c.is_whitespace() || ",;:!?()[]\"".contains(c));
+    let words = words.map(|word| word.trim_matches('.').to_owned());
     let is_fact = |word: &String| {
         word.contains(|c: char| c.is_ascii_digit() || NEGATING.contains(&c))
             || word.ends_with("n't")

@@ -12,6 +12,7 @@ use model::tenant::Limit;
 use model::trigger::TemplateContext;
 use model::trigger::{Notification, TAG_BYTES_MAX, Trigger, TriggerAction, TriggerEvent};
 use model::trigger_match::{HeatTransition, SkipReason, Subject};
+use text::folding::fold_name;
 
 use crate::change::Change;
 use crate::decide::commit_memory::{MemoryUpdate, commit_update};
@@ -303,8 +304,9 @@ fn tagged(label: &str, tag: Option<&str>) -> std::result::Result<(String, String
 
 fn derived_tag(label: &str) -> String {
     let word = |word: &str| word.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
-    let words = label.split_whitespace().map(word).filter(|word| !word.is_empty());
-    let mut tag = words.take(TAG_WORDS).collect::<Vec<_>>().join("-").to_lowercase();
+    let folded = fold_name(label);
+    let words = folded.split_whitespace().map(word).filter(|word| !word.is_empty());
+    let mut tag = words.take(TAG_WORDS).collect::<Vec<_>>().join("-");
     tag.truncate(tag.floor_char_boundary(TAG_BYTES_MAX));
     tag
 }

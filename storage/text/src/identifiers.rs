@@ -29,7 +29,7 @@ pub fn for_each_identifier(
         return ControlFlow::Continue(());
     }
     for chunk in text.split_ascii_whitespace() {
-        if let Some(name) = with_signs(chunk) {
+        for name in chunk.split(['/', ',', ';', '(', ')']).filter_map(with_signs) {
             emit(&name.to_ascii_lowercase())?;
         }
     }
@@ -95,10 +95,9 @@ fn for_each_part(token: &str, emit: &mut impl FnMut(&str) -> ControlFlow<()>) ->
 }
 
 /// A name with a dot before its letters, or with `++` or `#` after them. Without the signs it is another one.
-fn with_signs(chunk: &str) -> Option<&str> {
-    let name = chunk.trim_start_matches(|c: char| c.is_ascii_punctuation() && c != '.');
+fn with_signs(part: &str) -> Option<&str> {
+    let name = part.trim_start_matches(|c: char| c.is_ascii_punctuation() && c != '.');
     let name = name.trim_end_matches(|c: char| c.is_ascii_punctuation() && !"+#".contains(c));
-    let name = name.split(['/', ',', ';', '(', ')']).next_back()?;
     let is_name = |letters: &str, least: usize| {
         letters.len() >= least
             && letters.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -171,6 +170,7 @@ mod tests {
     #[test]
     fn names_with_signs_are_terms() {
         assert_eq!(of("written in C++, then (C#)."), ["c++", "c#"]);
+        assert_eq!(of("C++/Java, C#,F#"), ["c++", "c#", "f#"]);
         assert_eq!(of("ported to .NET; see \".env\""), [".net", ".env"]);
         assert!(of("a + b, #5, 3# and ... .5 + + #tag").is_empty());
     }
