@@ -3,8 +3,8 @@
 //!
 //! The heap has the worst kept candidate on top. Its rank is the threshold: a candidate below
 //! it cannot enter. Scans compare upper bounds with the threshold to skip candidates, as in
-//! WAND and MaxScore. Higher ranks come first, ties go to the larger id: ids rise in
-//! the order of creation, so that is the newest.
+//! WAND and MaxScore. Higher ranks come first, ties go to the larger id. Ids rise in
+//! the order of creation, unless a caller chose them, so that is the newest.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
