@@ -23,7 +23,7 @@ BUILD := deploy/setup/packages.sh && python3 deploy/setup/build.py
 BIN := $(CACHE)/bin/hearth
 DENY := "$(CACHE)/deny/bin/cargo-deny" --log-level error
 
-.PHONY: demo test test-ui test-deploy dashboard lint audit build release image bin install conformance bench bench-large eval soak setup env
+.PHONY: demo test test-ui test-deploy dashboard lint audit build release image bin install conformance bench bench-large eval eval-peers soak setup env
 
 demo:
 	@$(BUILD) hearth
@@ -159,6 +159,18 @@ eval: setup
 	@python3 deploy/setup/questions.py "$(CACHE)"
 	@cargo build --quiet --release -p tests --features failpoints,benches
 	@$(CARGO_TARGET_DIR)/release/eval $(EVAL_OPTIONS)
+
+# The same questions and vectors at other memory services; docs/search.md has the table. Needs a Python whose SQLite loads
+# extensions, as Debian's does.
+eval-peers: setup
+	@python3 deploy/setup/glosses.py "$(CACHE)"
+	@python3 deploy/setup/questions.py "$(CACHE)"
+	@deploy/setup/pypi.sh "$(CACHE)" peers
+	@cargo build --quiet --release -p tests --features failpoints,benches
+	@$(CARGO_TARGET_DIR)/release/eval --print-sets > "$(CACHE)/peers/sets.jsonl"
+	@echo "Hearth:"; $(CARGO_TARGET_DIR)/release/eval
+	@for peer in mem0 mcp-memory-service; do echo; echo "$$peer:"; \
+	    "$(CACHE)/peers/bin/python" tests/peers.py "$(CACHE)/peers/sets.jsonl" "$(CACHE)/eval-vectors" $$peer || exit 1; done
 
 # The long forms of the tests' claims; docs/testing.md has the latest result.
 soak: setup

@@ -13,6 +13,7 @@ mod vectors;
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Parser;
+use serde_json::json;
 use storage::model::id::Timestamp;
 use storage::model::vector::Vector;
 use storage::text::Step;
@@ -42,6 +43,9 @@ struct Arguments {
     /// Prints how often each level of evidence is stated, where the answer is and where it is not.
     #[arg(long)]
     evidence: bool,
+    /// Prints the sets as lines of JSON, for other programs: first the model, and then each set. Embeds all of their texts.
+    #[arg(long)]
+    print_sets: bool,
     /// Then measures also without each step, and by similarity alone.
     #[arg(long, conflicts_with_all = ["settings", "without", "only", "cosine"])]
     steps: bool,
@@ -118,6 +122,9 @@ fn main() {
     if arguments.steps {
         return measure_steps();
     }
+    if arguments.print_sets {
+        return print_sets();
+    }
     let heading = match arguments.evidence {
         true => "| questions about | half | searched | none | weak | strong |",
         false => "| questions about | half | number | any@1 | any@5 | any@10 | MRR | nDCG@10 |",
@@ -129,13 +136,7 @@ fn main() {
         settings.extend(zeros.map(|name| (format!("recall.{name}"), 0.0)));
     }
     let mut vectors = Vectors::open();
-    let mut sets = vec![conversations::utterances(), definitions::set(), notes::set()];
-    sets.extend([conversations::scenes(), definitions::lists()]);
-    match chats::messages() {
-        Some(set) => sets.push(set),
-        None => eprintln!("eval: without the agent chats: HEARTH_CHATS names no file"),
-    }
-    for set in sets {
+    for set in sets() {
         let kind = set.questions[0].kind;
         if !arguments.only.is_empty() && !arguments.only.iter().any(|name| kind.starts_with(name)) {
             continue;
@@ -166,6 +167,33 @@ fn measure_steps() {
     run("Without context", &["--set", "recall.context_weight=0"]);
     for (name, _) in Step::ALL {
         run(&format!("Without {name}"), &["--without", name]);
+    }
+}
+
+fn sets() -> Vec<Set> {
+    let mut sets = vec![conversations::utterances(), definitions::set(), notes::set()];
+    sets.extend([conversations::scenes(), definitions::lists()]);
+    match chats::messages() {
+        Some(set) => sets.push(set),
+        None => eprintln!("eval: without the agent chats: HEARTH_CHATS names no file"),
+    }
+    sets
+}
+
+fn print_sets() {
+    let mut vectors = Vectors::open();
+    println!("{}", json!({"model": vectors.model()}));
+    for Set { memories, questions } in sets() {
+        let texts = memories.iter().map(|(_, text)| text);
+        for text in texts.chain(questions.iter().map(|question| &question.text)) {
+            vectors.of(text);
+        }
+        let question = |Question { kind, is_test, text, namespace, answers }: &Question| {
+            json!({"kind": kind, "half": half(*is_test), "text": text, "namespace": namespace,
+                "answers": answers})
+        };
+        let questions: Vec<_> = questions.iter().map(question).collect();
+        println!("{}", json!({"memories": memories, "questions": questions}));
     }
 }
 

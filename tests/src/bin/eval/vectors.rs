@@ -46,6 +46,11 @@ impl Vectors {
         Self { pool, model: hex::encode(manifest.model().id.0), known, file }
     }
 
+    /// The id of the model, with which the keys of the file begin.
+    pub(crate) fn model(&self) -> &str {
+        &self.model
+    }
+
     pub(crate) fn of(&mut self, text: &str) -> Vec<f32> {
         let key = Sha256::new().chain_update(&self.model).chain_update(text).finalize().into();
         if let Some(known) = self.known.get(&key) {
