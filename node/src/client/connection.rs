@@ -97,13 +97,26 @@ impl Connection {
 
     /// All items of a list, page by page. `field` names them.
     pub(crate) async fn all(&self, path: &str, field: &str) -> Result<Vec<Value>, Failure> {
-        let (mut all, mut cursor) = (Vec::new(), None);
+        Ok(self.first(path, field, &[], usize::MAX).await?.0)
+    }
+
+    /// The first items of a list, page by page, and the rest of the last page. `field` names them.
+    pub(crate) async fn first(
+        &self,
+        path: &str,
+        field: &str,
+        query: &[(&str, Option<String>)],
+        limit: usize,
+    ) -> Result<(Vec<Value>, Value), Failure> {
+        let (mut items, mut cursor) = (Vec::new(), None);
         loop {
-            let mut page: Value = self.get(path, &[("cursor", cursor)]).await?;
-            all.extend(parse::<Vec<Value>>(page[field].take())?);
+            let query = [query, &[("cursor", cursor)]].concat();
+            let mut page: Value = self.get(path, &query).await?;
+            items.extend(parse::<Vec<Value>>(page[field].take())?);
             cursor = page["next_cursor"].as_str().map(str::to_owned);
-            if cursor.is_none() {
-                return Ok(all);
+            if cursor.is_none() || items.len() >= limit {
+                items.truncate(limit);
+                return Ok((items, page));
             }
         }
     }

@@ -1,7 +1,6 @@
 //! `hearth add`, `search`, `list`, `get`, `edit`, `forget`, `relate`, `hot` and `context`.
 
 use std::io::{IsTerminal, Read};
-use std::mem;
 use std::process::Command;
 
 use clap::Args;
@@ -183,19 +182,11 @@ impl List {
             ("tier", Some(self.tier)),
             ("sort", Some(self.sort)),
             ("order", self.reverse.then(|| "asc".into())),
+            ("page_size", Some(self.limit.min(PAGE_MAX).to_string())),
         ];
-        let (mut items, mut cursor) = (Vec::new(), None);
-        let total = loop {
-            let left = self.limit.saturating_sub(items.len()).clamp(1, PAGE_MAX);
-            let paging = [("page_size", Some(left.to_string())), ("cursor", cursor)];
-            let query: Vec<_> = query.iter().cloned().chain(paging).collect();
-            let mut page: Value = connection.get("/agent/nodes", &query).await?;
-            items.extend(page["items"].as_array_mut().map(mem::take).unwrap_or_default());
-            cursor = page["next_cursor"].as_str().map(str::to_owned);
-            if cursor.is_none() || items.len() >= self.limit {
-                break page["total"].as_u64().unwrap_or(0);
-            }
-        };
+        let path = "/agent/nodes";
+        let (items, last) = connection.first(path, "items", &query, self.limit).await?;
+        let total = last["total"].as_u64().unwrap_or(0);
         let shown = items.len() as u64;
         if self.client.is_json() {
             return print_json(&json!({"items": items, "total": total}));
