@@ -65,8 +65,8 @@ pub(crate) fn object(schema_type: Type) -> ObjectBuilder {
 
 pub(crate) use {schema, value};
 
-/// A text of at most `MAX` bytes, in NFC: two names that look alike are one. An exact one stays as it was
-/// sent.
+/// A text of at most `MAX` bytes, in NFC: two names that Unicode calls equal are one. An exact one stays as it
+/// was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Text<const MAX: usize, const IS_EXACT: bool = false>(pub(crate) String);
 

@@ -52,6 +52,9 @@ pub(super) fn echoed(
     duplicates: &Duplicates,
 ) -> Result<Option<MemoryId>> {
     let now = context.now();
+    if duplicates.echo_seconds == 0 {
+        return Ok(None);
+    }
     // Of equal texts, searches return the hottest ones.
     let hottest = |row: &RowRef<'_>| Reverse((rounded(row.heat(now)) * 1e6) as u64);
     for id in indexed(context, new, |_| true, hottest) {
