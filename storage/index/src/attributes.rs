@@ -229,10 +229,9 @@ impl Namespaces {
         &self,
         number: u32,
         age: Age,
-    ) -> [Box<dyn Iterator<Item = (&Age, &Slot)> + '_>; 2] {
+    ) -> (impl Iterator<Item = (&Age, &Slot)>, impl Iterator<Item = (&Age, &Slot)>) {
         use std::ops::Bound::{Excluded, Unbounded};
         let by_age = &self.entries[number as usize].by_age;
-        let later = by_age.range((Excluded(age), Unbounded));
-        [Box::new(by_age.range(..age).rev()), Box::new(later)]
+        (by_age.range(..age).rev(), by_age.range((Excluded(age), Unbounded)))
     }
 }

@@ -181,10 +181,9 @@ impl IndexData {
         self.chunks.get(number)
     }
 
-    /// Id and vector of a slot in use.
-    pub fn vector_of(&self, slot: Slot) -> (MemoryId, HalfVector<'_>) {
-        let row = self.chunks[chunk_of(slot)].row(row_of(slot));
-        (row.id(), row.vector())
+    /// The row of a slot in use.
+    pub fn row(&self, slot: Slot) -> RowRef<'_> {
+        self.chunks[chunk_of(slot)].row(row_of(slot))
     }
 
     /// Memories of a namespace whose texts probably have the same words (their hashes are equal), and which no
@@ -195,29 +194,20 @@ impl IndexData {
         if let Some(of_namespace) = self.namespaces.visible(Some(namespace), &Access::default()) {
             slots = Cow::Owned(slots.as_ref() & of_namespace.as_ref());
         }
-        let slots = slots.iter().take(SAME_WORDS_MAX);
-        let rows = slots.map(|slot| self.chunks[chunk_of(slot)].row(row_of(slot)));
+        let rows = slots.iter().take(SAME_WORDS_MAX).map(|slot| self.row(slot));
         rows.filter(|row| !row.attributes().is_superseded()).collect()
     }
 
     /// The id of a slot in use; zeros for others.
     pub fn id_of(&self, slot: Slot) -> MemoryId {
-        let id = self.chunks[chunk_of(slot)].row(row_of(slot)).id();
+        let id = self.row(slot).id();
         if self.slot(id) == Some(slot) { id } else { MemoryId([0; 16]) }
     }
 
     /// The slot of a memory if its vector has this code.
     pub fn slot_with(&self, id: MemoryId, code: Query<'_>) -> Option<Slot> {
         let slot = self.slot(id)?;
-        self.chunks[chunk_of(slot)]
-            .row(row_of(slot))
-            .has_code(code.values, code.scale)
-            .then_some(slot)
-    }
-
-    /// An upper bound of the cosine of a vector with this code to that of a slot in use.
-    pub fn similarity_upper_bound(&self, slot: Slot, code: &Code) -> f32 {
-        self.chunks[chunk_of(slot)].row(row_of(slot)).similarity_upper_bound(code)
+        self.row(slot).has_code(code.values, code.scale).then_some(slot)
     }
 
     /// A memory and those created next to it in its namespace, oldest first: up to `older` before it, and
@@ -229,9 +219,9 @@ impl IndexData {
         newer: usize,
     ) -> Option<(Vec<(Age, Slot)>, usize)> {
         let slot = self.slot(id)?;
-        let row = self.chunks[chunk_of(slot)].row(row_of(slot));
+        let row = self.row(slot);
         let at = row.created_at();
-        let [before, after] = self.namespaces.around(row.attributes().namespace(), (at, id));
+        let (before, after) = self.namespaces.around(row.attributes().namespace(), (at, id));
         let copied = |(age, slot): (&Age, &Slot)| (*age, *slot);
         let mut near: Vec<_> = before.take(older).map(copied).collect();
         near.reverse();
@@ -320,7 +310,7 @@ impl IndexData {
     }
 
     fn put_memory(&mut self, id: MemoryId, memory: &Memory, before: &Terms, terms: &Terms) {
-        let attributes = |slot| self.chunks[chunk_of(slot)].row(row_of(slot)).attributes();
+        let attributes = |slot| self.row(slot).attributes();
         let attributes_before = self.slot(id).map(attributes);
         let namespace_before = attributes_before.map(Attributes::namespace);
         let slot = self.slot_or_insert(id);

@@ -57,6 +57,12 @@ impl QueryTerms {
         self.weights.iter().map(|(weight, _)| weight).sum::<f64>() * ROUNDED_UP
     }
 
+    /// The overlap of these terms, which are bits as in [`FoundWords`].
+    pub fn overlap_of(&self, found: u128) -> f64 {
+        let weights = self.weights.iter().enumerate().filter(|(at, _)| found >> at & 1 == 1);
+        weights.fold(0.0, |sum, (_, (weight, _))| sum + weight)
+    }
+
     /// The overlap of terms that a memory lacks, and others have: each with the largest share of one that has
     /// it. Terms are bits as in [`FoundWords`].
     pub fn overlap_before(&self, own: u128, before: &[(u128, f64)]) -> f64 {

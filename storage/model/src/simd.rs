@@ -1,5 +1,6 @@
 //! Runtime dispatch to AVX2. Code inside [`dispatch`] is compiled twice, for CPUs with AVX2 and
-//! without. Both return the same bits: no fused multiply-add, no reordering.
+//! without. Both return the same bits: no fused multiply-add, no reordering. CPUs with AVX2 have F16C too, which
+//! converts 16-bit floats.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -14,9 +15,9 @@ const CACHE_LINE: usize = 64;
 #[inline]
 pub fn dispatch<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
+    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("f16c") {
         #[expect(unsafe_code, reason = "calling a function with a target feature requires it")]
-        // SAFETY: the check above found AVX2.
+        // SAFETY: the checks above found both features.
         return unsafe { with_avx2(work) };
     }
     work()
@@ -39,7 +40,7 @@ pub fn prefetch(bytes: &[i8]) {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,f16c")]
 fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
     work()
 }

@@ -171,7 +171,7 @@ fn suggest_sharing(
         if suggestions.len() >= SUGGESTIONS_MAX {
             break;
         }
-        let (other, relation) = (data.vector_of(slot).0, SHARES_KEY_POINT.to_owned());
+        let (other, relation) = (data.row(slot).id(), SHARES_KEY_POINT.to_owned());
         let is_same =
             |known: &Suggestion| known.other == other && known.relation == SHARES_KEY_POINT;
         if !suggestions.iter().any(is_same) {
@@ -206,10 +206,10 @@ fn keyword_candidates(data: &IndexData, words: Vec<TermHash>, near: &RoaringBitm
 
 /// The most similar memories of `slots`, best first, of equal ones the newest.
 fn similar(data: &IndexData, slots: &[Slot], vector: &[f32], code: &Code) -> Vec<Suggestion> {
-    let may_be = |slot: &&Slot| data.similarity_upper_bound(**slot, code) >= SIMILAR_COSINE;
+    let may_be = |slot: &&Slot| data.row(**slot).similarity_upper_bound(code) >= SIMILAR_COSINE;
     let cosine = |slot: &Slot| {
-        let (other, own) = data.vector_of(*slot);
-        (own.cosine(vector).clamp(-1.0, 1.0), other)
+        let row = data.row(*slot);
+        (row.vector().cosine(vector).clamp(-1.0, 1.0), row.id())
     };
     let mut similar: Vec<_> = slots
         .iter()
