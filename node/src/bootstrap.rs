@@ -44,11 +44,15 @@ pub(crate) async fn bootstrap_cluster(
         );
         return Ok(());
     }
+    let model = embedder.model();
+    if model.canaries.is_empty() {
+        return Err(format!("{} embeds no text: a cluster cannot be created", model.name));
+    }
     let bootstrap = Bootstrap {
         raft: raft.clone(),
         reader: reader.clone(),
         members,
-        model: embedder.model(),
+        model,
         tenant: config.node.tenant.clone(),
         key_file: config.node.data.join(ADMIN_KEY),
     };

@@ -15,6 +15,7 @@ mod connections;
 mod credentials;
 mod disk;
 pub mod embed;
+mod endpoint;
 mod engine;
 mod error;
 mod failure;

@@ -280,6 +280,9 @@ const METRICS: &[Metric<u64>] = &[
     ("graph_missing", "Memories not yet in an HNSW graph.", |s| s.graphs.missing),
     ("graph_lost", "Memories in an HNSW graph that searches do not reach.", |s| s.graphs.lost),
     ("embedder_texts_total", "Texts embedded.", |s| s.node.embedder.texts.load(Relaxed)),
+    ("embedder_failed_total", "Parts of texts that were not embedded.", |s| {
+        s.node.embedder.failed.load(Relaxed)
+    }),
     ("embedder_cached_total", "Texts whose vector was cached.", |s| {
         s.node.embedder.cached.load(Relaxed)
     }),

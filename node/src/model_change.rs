@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use api::{EmbedError, EmbedScope};
+use api::{EmbedError, EmbedScope, TextRole};
 use futures::future::try_join_all;
 use raft::Handle;
 use storage::command::{
@@ -83,6 +83,11 @@ impl ModelChanges {
         // Before the state is read.
         let was_newest = self.raft.staleness().is_some();
         let Some(cluster) = self.reader.cluster().map_err(text)? else { return Ok(()) };
+        if !self.embedders.has_canaries().await {
+            tokio::time::sleep(RETRY_INTERVAL).await;
+            return Ok(());
+        }
+        self.embedders.check(&cluster.model)?;
         let (next, current) = (self.reader.models().map_err(text)?.next, self.embedders.model());
         if cluster.model.id != current.id {
             // The configured model may be the next one: the switch is in the log.
@@ -236,10 +241,10 @@ async fn embedded(
     label: String,
 ) -> Result<EmbeddedMemory, EmbedError> {
     let scope = EmbedScope { tenant, key: None };
-    let (model, components) = pool.embed(scope, label.clone()).await?;
+    let (model, components) = pool.embed(scope, TextRole::Passage, label.clone()).await?;
     let vector = Vector::quantise(model, &components).map_err(|fault| {
         tracing::error!(%fault, "the next model returned an unusable vector");
-        EmbedError
+        EmbedError::Failed
     })?;
     Ok(EmbeddedMemory { tenant, id, label, vector })
 }

@@ -112,7 +112,7 @@ fn changes_of_models_and_deliveries_are_recorded() {
     let restored = Restored { number: 1, clock: Timestamp(0), webhooks_held: true };
     cluster.restored = Some(restored);
     let id = ModelId([8; 8]);
-    let model = Model { id, name: "next".into(), dimension: DIMENSION as u32 };
+    let model = Model::new(id, "next".into(), DIMENSION as u32);
     let start = StartModelChange { model, folder: "/models/next".into() };
     engine.run(0, &[first]);
     engine.run(

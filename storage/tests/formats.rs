@@ -157,12 +157,12 @@ fn parts_of_memories_have_fixed_bytes() {
 
 #[test]
 fn cluster_and_tenant_bytes_are_fixed() {
-    let model = Model { id: ModelId([7; 8]), name: "m".into(), dimension: 384 };
+    let model = Model::new(ModelId([7; 8]), "m".into(), 384);
     let (members, release) =
         (vec![Member::new(1, [2; 16])], Release { level: 3, version: (4, 5, 6) });
     let cluster = Cluster { id: [1; 16], members, model, restored: None, release };
     let (id, incarnation, model) = ("01".repeat(16), "02".repeat(16), "07".repeat(8));
-    let bytes = format!("01{id}0101{incarnation}00{model}016dfb80010003040506");
+    let bytes = format!("01{id}0101{incarnation}00{model}016dfb8001000003040506");
     assert_row(cluster.clone(), &bytes, Change::ClusterPut, "00");
     let next = NextModel {
         model: cluster.model,
@@ -173,7 +173,7 @@ fn cluster_and_tenant_bytes_are_fixed() {
         ready: vec![1, 2],
     };
     let models = Models { place: VectorPlace::Second, next: Some(next) };
-    let bytes = format!("010101{}016dfb800101660401000201 02", "07".repeat(8));
+    let bytes = format!("010101{}016dfb80010001660401000201 02", "07".repeat(8));
     assert_row(models, &bytes, Change::ModelsPut, "22");
     let position = Position {
         group: GroupId(0),

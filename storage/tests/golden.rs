@@ -177,8 +177,7 @@ impl Script {
                 filter,
                 home_namespace,
                 limit,
-                min_score: None,
-                zone: None,
+                ..SearchRequest::default()
             };
             for hit in engine.reader.search(TENANT, &request).unwrap().hits {
                 let found = format!("{} score={}", name(hit.record.id), hit.score);

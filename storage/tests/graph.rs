@@ -158,8 +158,7 @@ fn graph_and_exact_scan_agree_under_filters() {
             filter: filters[n / 2 % 4].clone(),
             home_namespace: (n % 3 == 0).then(|| "space2".into()),
             limit: 10,
-            min_score: None,
-            zone: None,
+            ..SearchRequest::default()
         })
         .collect();
     let search_all = |engine: &Engine| -> Vec<Vec<MemoryId>> {

@@ -106,8 +106,7 @@ fn compare_search(engine: &Engine, world: &World, filter: &Filter, random: &mut 
         filter: filter.clone(),
         home_namespace: Some(random.pick(&NAMESPACES).into()),
         limit: 10,
-        min_score: None,
-        zone: None,
+        ..SearchRequest::default()
     };
     let candidates = world.memories.iter().map(|(id, naive)| {
         let vector = vector(&naive.text_for_vector).components().unwrap();

@@ -12,7 +12,7 @@ const NEXT: ModelId = ModelId([9; 8]);
 const MEMORIES: u16 = 300;
 
 fn next_model(dimension: usize) -> Model {
-    Model { id: NEXT, name: "next".into(), dimension: dimension as u32 }
+    Model::new(NEXT, "next".into(), dimension as u32)
 }
 
 /// A vector of the next model: that of the words, and components of zero after it.

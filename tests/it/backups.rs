@@ -244,7 +244,7 @@ async fn damaged_backups_are_found_and_not_restored() {
     let other_key = [("HEARTH__WEBHOOKS__KEY", other_key.to_str().unwrap())];
     let (succeeded, text) = restore(&cluster, &place, &config, &other_key).await;
     assert!(!succeeded && text.contains("copy cluster.key"), "{text}");
-    let other_model = [("HEARTH__EMBEDDER__KIND", "onnx")];
+    let other_model = [("HEARTH__EMBEDDER__KIND", "model")];
     let (succeeded, text) = restore(&cluster, &place, &config, &other_model).await;
     assert!(!succeeded && text.contains("another model is configured"), "{text}");
     let used = cluster.data().join("hearth.toml");

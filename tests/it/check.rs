@@ -67,7 +67,7 @@ async fn check_names_what_is_wrong() {
         ("HEARTH__PEER__ADDRESS", "elsewhere.example:4282", "[-] peer certificate: another node"),
         ("HEARTH__NODE__ID", "9", "belongs to node 1"),
         ("HEARTH__WEBHOOKS__KEY", "/no/such/file", "[-] cluster key: webhooks.key /no/such/file"),
-        ("HEARTH__EMBEDDER__KIND", "onnx", "model"),
+        ("HEARTH__EMBEDDER__KIND", "model", "model"),
         ("HEARTH__CLUSTER__MEMBERS", "1=no-such-host.invalid:1", "[-] member: cannot resolve"),
         ("HEARTH__PUBLIC__LISTEN", "192.0.2.1:1", "cannot listen on 192.0.2.1:1"),
         ("HEARTH__OPERATOR__KEY_FILE", "/no/such/key", "[-] operator key: cannot use /no/such/key"),

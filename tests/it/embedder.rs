@@ -35,7 +35,7 @@ fn model_equals_the_reference_vectors() {
 async fn missing_model_names_the_setup_command() {
     let cluster = options().start();
     cluster.kill();
-    let model = [("HEARTH__EMBEDDER__KIND", "onnx"), ("HEARTH__EMBEDDER__MODEL", "/nowhere")];
+    let model = [("HEARTH__EMBEDDER__KIND", "model"), ("HEARTH__EMBEDDER__MODEL", "/nowhere")];
     let log = cluster.failed_start(&model).await;
     assert!(log.contains("/nowhere/manifest.json") && log.contains("make setup"), "{log}");
 }
@@ -44,7 +44,7 @@ async fn missing_model_names_the_setup_command() {
 async fn different_model_is_rejected_at_start() {
     let cluster = options().start();
     cluster.kill();
-    let log = cluster.failed_start(&[("HEARTH__EMBEDDER__KIND", "onnx")]).await;
+    let log = cluster.failed_start(&[("HEARTH__EMBEDDER__KIND", "model")]).await;
     assert!(log.contains("set embedder.model to"), "{log}");
 }
 

@@ -31,6 +31,7 @@ mod duplicates;
 mod durability;
 mod echoes;
 mod embedder;
+mod endpoints;
 mod events;
 mod failover;
 mod faults;

@@ -48,7 +48,7 @@ impl Options {
     /// Uses the real embedding model.
     #[must_use]
     pub fn real_embedder(mut self) -> Self {
-        self.embedder = "onnx";
+        self.embedder = "model";
         self
     }
 

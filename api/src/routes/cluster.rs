@@ -378,7 +378,7 @@ struct NextView {
 
 impl From<Model> for ModelView {
     fn from(model: Model) -> Self {
-        let Model { id, name, dimension } = model;
+        let Model { id, name, dimension, .. } = model;
         Self { name, id: hex::encode(id.0), dimension }
     }
 }

@@ -118,7 +118,7 @@ pub(crate) async fn search_memories(
         limit,
         min_score,
         zone: Some(zone),
-        vector: None,
+        ..SearchRequest::default()
     };
     let results = session.search(request).await?;
     let mut headers = HeaderMap::new();

@@ -26,6 +26,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, NOTIFICATIONS_MAX};
 use crate::service::Session;
 use crate::service::freshness::Freshness;
+use crate::service::node::TextRole;
 use crate::service::writes::WriteResult;
 
 /// The memories of a bulk write.
@@ -83,7 +84,7 @@ impl Session {
         mut patch: MemoryPatch,
     ) -> ApiResult<BulkResult> {
         if let Some((label, vector)) = &mut patch.label {
-            *vector = self.service.embed(&self.caller, label).await?;
+            *vector = self.service.embed(&self.caller, TextRole::Passage, label).await?;
         }
         self.for_each(targets, |ids| UpdateMemories { ids, patch: patch.clone() }).await
     }

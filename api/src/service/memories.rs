@@ -18,6 +18,7 @@ use storage::{
 
 use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::{ALL_MAX, ALL_PAGE, BATCH_EMBED_AHEAD};
+use crate::service::node::TextRole;
 use crate::service::writes::WriteResult;
 use crate::service::{Session, components};
 
@@ -55,7 +56,7 @@ impl Session {
                 // Programs send the whole memory when they change a part of it.
                 Some((present, known)) if present.label == *label => *vector = known,
                 present => {
-                    *vector = self.service.embed(&self.caller, label).await?;
+                    *vector = self.service.embed(&self.caller, TextRole::Passage, label).await?;
                     if let Some((present, _)) = present {
                         let namespace = patch.namespace.as_ref().unwrap_or(&present.namespace);
                         patch.similar = self.suggestions(namespace, label, &[], vector)?;
@@ -76,7 +77,7 @@ impl Session {
 
     /// The vector of a text, of length 1, and the name of the model.
     pub(crate) async fn embedding(&self, text: &str) -> ApiResult<(Vec<f32>, String)> {
-        let vector = self.service.embed(&self.caller, text).await?;
+        let vector = self.service.embed(&self.caller, TextRole::Passage, text).await?;
         let cluster = self.read(|reader, _| reader.cluster()).await?;
         let cluster = cluster.ok_or_else(ApiError::internal)?;
         Ok((components(&vector)?, cluster.model.name.clone()))
@@ -186,7 +187,9 @@ impl Session {
     pub(crate) async fn search(&self, mut request: SearchRequest) -> ApiResult<SearchResults> {
         request.vector = match request.query.trim() {
             "" => None,
-            text => Some(components(&self.service.embed(&self.caller, text).await?)?),
+            text => {
+                Some(components(&self.service.embed(&self.caller, TextRole::Query, text).await?)?)
+            }
         };
         let has_words = request.vector.is_some();
         let results =
@@ -215,7 +218,7 @@ impl Session {
 
     /// Sets the vector of a new memory and the edges to create with it.
     async fn prepare(&self, mut new: NewMemory) -> ApiResult<NewMemory> {
-        new.vector = self.service.embed(&self.caller, &new.label).await?;
+        new.vector = self.service.embed(&self.caller, TextRole::Passage, &new.label).await?;
         let NewMemory { namespace, label, key_points, vector, .. } = &new;
         new.suggestions = self.suggestions(namespace, label, key_points, vector)?;
         Ok(new)

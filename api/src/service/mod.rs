@@ -41,7 +41,7 @@ use crate::limits::{
     reads_max, tenant_reads_max,
 };
 use key_uses::KeyUseBuffer;
-use node::{EmbedScope, Embedder, Hooks};
+use node::{EmbedScope, Embedder, Hooks, TextRole};
 use recalls::RecallBuffer;
 
 /// The service of one node.
@@ -218,12 +218,12 @@ impl Service {
     }
 
     /// The embedding of `text` for a caller, as it is stored.
-    async fn embed(&self, caller: &Caller, text: &str) -> ApiResult<Vector> {
+    async fn embed(&self, caller: &Caller, role: TextRole, text: &str) -> ApiResult<Vector> {
         let _span = child("embed");
         let _permit = self.embeds.acquire((caller.tenant, caller.key)).await.ok_or_else(|| {
             ApiError::unavailable("embedder_busy", "too many texts wait to be embedded")
         })?;
-        let embedded = self.embedder.embed(EmbedScope::of(caller), text.to_owned()).await?;
+        let embedded = self.embedder.embed(EmbedScope::of(caller), role, text.to_owned()).await?;
         Vector::quantise(embedded.0, &embedded.1).map_err(|fault| unusable(&fault))
     }
 }

@@ -16,14 +16,34 @@ pub type Embedding = Vec<f32>;
 /// An embedding, and the model that computed it.
 pub type Embedded = (ModelId, Embedding);
 
-/// The model failed; the cause is in the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EmbedError;
+/// A text was not embedded; the cause is in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EmbedError {
+    /// The model failed.
+    Failed,
+    /// The endpoint that runs the model does not respond as it should.
+    Unavailable,
+}
 
 impl From<EmbedError> for ApiError {
-    fn from(EmbedError: EmbedError) -> Self {
-        Self::internal()
+    fn from(error: EmbedError) -> Self {
+        match error {
+            EmbedError::Failed => Self::internal(),
+            EmbedError::Unavailable => Self::unavailable(
+                "embedder_unavailable",
+                "the endpoint that embeds texts does not respond",
+            ),
+        }
     }
+}
+
+/// What a text is for. Some models read queries in another way than what is searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TextRole {
+    /// It is compared with passages.
+    Query,
+    /// It is found by queries, and compared with other passages.
+    Passage,
 }
 
 /// Whose texts may share a cache. What a key has embedded before returns sooner, which must tell
@@ -46,8 +66,15 @@ impl EmbedScope {
 /// Turns texts into vectors, on threads of its own.
 pub trait Embedder: Send + Sync {
     /// The vector of `text`. Any text has one, the empty one too.
-    fn embed(&self, scope: EmbedScope, text: String)
-    -> BoxFuture<'_, Result<Embedded, EmbedError>>;
+    fn embed(
+        &self,
+        scope: EmbedScope,
+        role: TextRole,
+        text: String,
+    ) -> BoxFuture<'_, Result<Embedded, EmbedError>>;
+
+    /// The share of a text's letters whose script the model knows, from 0 to 1.
+    fn known_share(&self, text: &str) -> f64;
 
     /// Number of texts that are embedded at the same time: 1 or more.
     fn threads(&self) -> usize;

@@ -15,6 +15,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::limits::BATCH_EMBED_AHEAD;
 use crate::service::Session;
 use crate::service::bulk::fitting;
+use crate::service::node::TextRole;
 use crate::service::triggers::ActionSettings;
 
 /// Items of one kind, each with the number of its line.
@@ -156,7 +157,8 @@ impl Session {
     async fn import_memories(&self, all: Vec<ImportedMemory>) -> ApiResult<Vec<Imported>> {
         let embedded = all.into_iter().map(async |mut one: ImportedMemory| {
             if one.vector.dimension() == 0 {
-                one.vector = self.service.embed(&self.caller, &one.memory.label).await?;
+                one.vector =
+                    self.service.embed(&self.caller, TextRole::Passage, &one.memory.label).await?;
             }
             Ok::<_, ApiError>(one)
         });

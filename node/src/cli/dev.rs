@@ -40,7 +40,7 @@ pub(crate) struct Dev {
     #[arg(long)]
     json: bool,
     /// Embedder of the nodes
-    #[arg(long, default_value = "onnx", value_parser = ["onnx", "hashing"])]
+    #[arg(long, default_value = "model", value_parser = ["model", "hashing"])]
     embedder: String,
     /// Let clients use HTTP without TLS, for a first try: other programs of this machine can then
     /// read keys and memories

@@ -25,7 +25,7 @@ const RESERVE_BYTES: u64 = 64 << 20;
 /// What the nodes of a development cluster have in common.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeOptions {
-    /// `onnx` or `hashing`.
+    /// `model` or `hashing`.
     pub(crate) embedder: String,
     /// Whether clients use HTTP in place of HTTPS.
     pub(crate) plain_http: bool,
@@ -34,7 +34,7 @@ pub(crate) struct NodeOptions {
 impl NodeOptions {
     /// The options of real use: the embedding model, and HTTPS.
     pub(crate) fn real() -> Self {
-        Self { embedder: "onnx".into(), plain_http: false }
+        Self { embedder: "model".into(), plain_http: false }
     }
 }
 

@@ -232,9 +232,9 @@ pub struct LogCompaction {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EmbedderKind {
-    /// A model in ONNX format.
+    /// The model of a folder, as its manifest says.
     #[default]
-    Onnx,
+    Model,
     /// Hashed words, without meaning. For tests only.
     Hashing,
 }
@@ -245,7 +245,7 @@ pub enum EmbedderKind {
 pub struct Embedder {
     #[serde(default)]
     pub kind: EmbedderKind,
-    /// Folder with `manifest.json`, the model and its tokenizer. Empty if absent and none is installed.
+    /// Folder with `manifest.json`, and what it names. Empty if absent and none is installed.
     #[serde(default = "installed_model")]
     pub model: PathBuf,
     /// The ONNX Runtime library. Empty if absent and none is installed.

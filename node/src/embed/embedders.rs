@@ -4,14 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use api::{EmbedError, EmbedScope, Embedded, Embedder};
+use api::{EmbedError, EmbedScope, Embedded, Embedder, TextRole};
 use futures::FutureExt;
+use futures::executor::block_on;
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
 use storage::model::cluster::Model;
 use storage::model::vector::ModelId;
 
 use crate::config;
+use crate::embed::canaries::check_canaries;
 use crate::embed::open::{model_in, open};
 use crate::embed::pool::{Counters, Pool};
 
@@ -33,6 +35,12 @@ impl Embedders {
     pub(crate) fn start(config: &config::Embedder) -> Result<Self, String> {
         let counters = Arc::new(Counters::default());
         let pool = open(config, &config.model, &counters)?;
+        // An endpoint may be down while its node starts, which has more to do than to embed.
+        if let Err(error) = block_on(pool.find_canaries())
+            && !pool.is_remote()
+        {
+            return Err(error);
+        }
         let configured = pool.model().id;
         let (current, next) = (RwLock::new(Arc::new(pool)), RwLock::default());
         Ok(Self { config: config.clone(), counters, configured, current, next })
@@ -44,7 +52,22 @@ impl Embedders {
 
     /// The model in use.
     pub(crate) fn model(&self) -> Model {
-        self.current().model().clone()
+        self.current().model()
+    }
+
+    /// Whether the canaries of the model in use are known. Otherwise its endpoint did not respond at the start,
+    /// and is tried again.
+    pub(crate) async fn has_canaries(&self) -> bool {
+        self.current().find_canaries().await.is_ok()
+    }
+
+    /// Compares the model in use with that of the cluster, if it is the same by its id.
+    ///
+    /// # Errors
+    /// It computes other vectors.
+    pub(crate) fn check(&self, stored: &Model) -> Result<(), String> {
+        let found = self.model();
+        if found.id == stored.id { check_canaries(stored, &found) } else { Ok(()) }
     }
 
     /// The embedder of the next model, if it is this one and it is loaded.
@@ -58,10 +81,12 @@ impl Embedders {
     /// If its folder has no such model.
     pub(crate) fn load(&self, model: &Model, folder: &str) -> Result<(), String> {
         let pool = open(&self.config, Path::new(folder), &self.counters)?;
+        block_on(pool.find_canaries())?;
         let found = pool.model();
-        if found != model {
+        if found.id != model.id {
             return Err(format!("{folder} has the model {}, not {}", found.name, model.name));
         }
+        check_canaries(model, &found)?;
         *self.next.write() = Some(Arc::new(pool));
         Ok(())
     }
@@ -87,10 +112,22 @@ impl Embedder for Embedders {
     fn embed(
         &self,
         scope: EmbedScope,
+        role: TextRole,
         text: String,
     ) -> BoxFuture<'_, Result<Embedded, EmbedError>> {
         let pool = self.current();
-        async move { pool.embed(scope, text).await }.boxed()
+        async move {
+            // Its vectors may be those of another model.
+            if !pool.has_canaries() {
+                return Err(EmbedError::Unavailable);
+            }
+            pool.embed(scope, role, text).await
+        }
+        .boxed()
+    }
+
+    fn known_share(&self, text: &str) -> f64 {
+        self.current().conventions().known_share(text)
     }
 
     fn threads(&self) -> usize {

@@ -48,11 +48,11 @@ pub(super) fn model(dimension: usize) -> Model {
     if dimension != DIMENSION {
         id[..4].copy_from_slice(&(dimension as u32).to_le_bytes());
     }
-    Model { id: ModelId(id), name: "hashing (tests only)".into(), dimension: dimension as u32 }
+    Model::new(ModelId(id), "hashing (tests only)".into(), dimension as u32)
 }
 
 impl Worker for Hashing {
-    fn embed(&mut self, text: &str) -> Result<EmbeddedPart, String> {
+    fn embed(&mut self, _: &str, text: &str) -> Result<EmbeddedPart, String> {
         let mut vector = vec![0.0; self.dimension];
         // A text without words must not have the zero vector.
         vector[0] = 1e-3;

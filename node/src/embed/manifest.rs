@@ -1,4 +1,4 @@
-//! `manifest.json` of a model folder: the model, its files, and their SHA-256.
+//! `manifest.json` of a model folder: the model, how it is run, and the SHA-256 of its files.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -10,6 +10,9 @@ use sha2::{Digest, Sha256};
 use storage::model::cluster::Model;
 use storage::model::vector::ModelId;
 
+use crate::embed::conventions::Conventions;
+use crate::endpoint::Endpoint;
+
 /// How the vectors of tokens become the vector of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -18,6 +21,8 @@ pub enum Pooling {
     PooledOutput,
     /// By the mean over output `last_hidden_state`.
     Mean,
+    /// The first token of output `last_hidden_state`.
+    FirstToken,
 }
 
 #[derive(Deserialize)]
@@ -26,8 +31,24 @@ struct Text {
     model: String,
     dimension: u32,
     max_tokens: usize,
-    pooling: Pooling,
+    #[serde(default)]
+    query_prefix: String,
+    #[serde(default)]
+    passage_prefix: String,
+    scripts: Option<Vec<String>>,
+    pooling: Option<Pooling>,
+    endpoint: Option<Endpoint>,
+    #[serde(default)]
     files: BTreeMap<String, String>,
+}
+
+/// How the model of a folder is run.
+#[derive(Debug, Clone)]
+pub enum Run {
+    /// By ONNX Runtime.
+    Onnx(Pooling),
+    /// By an endpoint that speaks HTTP.
+    Http(Endpoint),
 }
 
 /// A model folder whose files have the expected hashes.
@@ -37,24 +58,44 @@ pub struct Manifest {
     model: Model,
     /// Tokens per part of a text.
     pub max_tokens: usize,
-    /// How the vectors of tokens become the vector of a text.
-    pub pooling: Pooling,
+    /// What the model expects of texts, and what becomes of its vectors.
+    pub conventions: Conventions,
+    /// How the model is run.
+    pub run: Run,
 }
 
 pub(crate) const MODEL_FILE: &str = "model.onnx";
 pub(crate) const TOKENIZER_FILE: &str = "tokenizer.json";
+/// The mean of the model's vectors: its components as little-endian f32.
+const MEAN_FILE: &str = "mean.f32";
 
 impl Manifest {
     /// Reads the manifest in `folder` and verifies all files that it names.
     ///
     /// # Errors
-    /// When a file is missing or has another hash.
+    /// When a file is missing or has another hash, or the manifest contradicts itself.
     pub fn load(folder: &Path) -> Result<Self, String> {
         let path = folder.join("manifest.json");
         let bytes = std::fs::read(&path).map_err(missing(&path))?;
         let text: Text = serde_json::from_slice(&bytes).map_err(missing(&path))?;
+        let run = match (text.endpoint, text.pooling) {
+            (Some(endpoint), None) => Run::Http(endpoint.in_folder(folder)),
+            (None, Some(pooling)) => {
+                for needed in [MODEL_FILE, TOKENIZER_FILE] {
+                    if !text.files.contains_key(needed) {
+                        return Err(missing(&path)(format!("does not list {needed}")));
+                    }
+                }
+                Run::Onnx(pooling)
+            }
+            _ => return Err(missing(&path)("needs either pooling or endpoint".to_owned())),
+        };
         let mut identity = Sha256::new();
-        identity.update(format!("{:?} {}", text.pooling, text.max_tokens));
+        match &run {
+            Run::Onnx(pooling) => identity.update(format!("{pooling:?} {}", text.max_tokens)),
+            // Where it runs does not count: the canaries of the cluster say whether it is the same.
+            Run::Http(_) => identity.update(format!("http {} {}", text.model, text.max_tokens)),
+        }
         for (name, expected) in &text.files {
             let file = folder.join(name);
             let found = sha256(&file).map_err(missing(&file))?;
@@ -64,25 +105,39 @@ impl Manifest {
             }
             identity.update(format!(" {name} {found}"));
         }
-        for needed in [MODEL_FILE, TOKENIZER_FILE] {
-            if !text.files.contains_key(needed) {
-                return Err(missing(&path)(format!("does not list {needed}")));
-            }
+        let prefixes = [text.query_prefix, text.passage_prefix];
+        if prefixes.iter().any(|prefix| !prefix.is_empty()) {
+            identity.update(format!(" {prefixes:?}"));
         }
+        let mean = match text.files.contains_key(MEAN_FILE) {
+            true => Some(mean(&folder.join(MEAN_FILE), text.dimension)?),
+            false => None,
+        };
         let mut id = [0; 8];
         id.copy_from_slice(&identity.finalize()[..8]);
+        let conventions = Conventions::new(prefixes, mean, text.scripts).map_err(missing(&path))?;
         Ok(Self {
             folder: folder.to_owned(),
-            model: Model { id: ModelId(id), name: text.model, dimension: text.dimension },
+            model: Model::new(ModelId(id), text.model, text.dimension),
             max_tokens: text.max_tokens,
-            pooling: text.pooling,
+            conventions,
+            run,
         })
     }
 
-    /// The model as stored in the cluster's state. Its id is a hash of all files.
+    /// The model as stored in the cluster's state, without canaries. Its id is a hash of all files.
     pub fn model(&self) -> Model {
         self.model.clone()
     }
+}
+
+fn mean(path: &Path, dimension: u32) -> Result<Vec<f32>, String> {
+    let bytes = std::fs::read(path).map_err(missing(path))?;
+    let (components, rest) = bytes.as_chunks();
+    if components.len() != dimension as usize || !rest.is_empty() {
+        return Err(missing(path)(format!("has {} bytes", bytes.len())));
+    }
+    Ok(components.iter().map(|four| f32::from_le_bytes(*four)).collect())
 }
 
 /// For `map_err`: a file is missing or invalid.

@@ -1,15 +1,19 @@
-//! Embedders turn texts into vectors. The configuration selects the ONNX model, or a hashing
-//! embedder for tests.
+//! Embedders turn texts into vectors. The manifest of the model's folder says whether ONNX Runtime
+//! runs it here or an endpoint elsewhere. Tests have a hashing embedder.
 
+mod canaries;
+mod conventions;
 mod embedders;
 mod hashing;
+mod http;
 mod manifest;
 mod onnx;
 mod open;
 mod pool;
 
+pub use conventions::Conventions;
 pub(crate) use embedders::Embedders;
-pub use manifest::{Manifest, Pooling};
+pub use manifest::{Manifest, Pooling, Run};
 pub(crate) use onnx::NO_TELEMETRY;
 pub use onnx::{OnnxRuntime, Session};
 pub(crate) use pool::Counters;

@@ -9,13 +9,15 @@ use ort::session::builder::GraphOptimizationLevel;
 use ort::value::TensorRef;
 use tokenizers::{PaddingParams, Tokenizer, TruncationParams};
 
-use crate::embed::manifest::{MODEL_FILE, Manifest, Pooling, TOKENIZER_FILE, missing};
+use crate::embed::manifest::{MODEL_FILE, Manifest, Pooling, Run, TOKENIZER_FILE, missing};
 use crate::embed::pool::{EmbeddedPart, Worker};
 
+/// The input that not all models have.
+const TYPES: &str = "token_type_ids";
 /// Smallest token limit. The model's special tokens need a part of it.
 const TOKENS_MIN: usize = 8;
-/// Bytes of text that are tokenized for a part. English has about 4.5 bytes a token.
-const PART_BYTES_MAX: usize = 8 << 10;
+/// Bytes of text per token that are tokenized for a part. English has about 4.5.
+const TOKEN_BYTES_MAX: usize = 32;
 /// Bytes at the end of a part that the next one repeats, so that a sentence between both is whole
 /// in one of them: about 25 tokens.
 const OVERLAP_BYTES: usize = 120;
@@ -55,20 +57,26 @@ pub struct Session {
     tokenizer: Tokenizer,
     pooling: Pooling,
     dimension: usize,
+    /// Whether the model reads the types of tokens.
+    has_types: bool,
+    part_bytes: usize,
 }
 
 impl Session {
     /// Loads a model. This takes about 0.3 seconds and 215 MB.
     ///
     /// # Errors
-    /// When a file is invalid.
+    /// When a file is invalid, or an endpoint runs the model.
     pub fn open(runtime: &OnnxRuntime, manifest: &Manifest) -> Result<Self, String> {
+        let Run::Onnx(pooling) = manifest.run else { return Err("no model to load".into()) };
         let file = manifest.folder.join(MODEL_FILE);
         let session = open(&runtime.0, &file).map_err(missing(&file))?;
         let file = manifest.folder.join(TOKENIZER_FILE);
         let tokenizer = tokenizer(&file, manifest.max_tokens).map_err(missing(&file))?;
         let dimension = manifest.model().dimension as usize;
-        Ok(Self { session, tokenizer, pooling: manifest.pooling, dimension })
+        let has_types = session.inputs().iter().any(|input| input.name() == TYPES);
+        let part_bytes = TOKEN_BYTES_MAX * manifest.max_tokens;
+        Ok(Self { session, tokenizer, pooling, dimension, has_types, part_bytes })
     }
 
     /// The token ids of the first part of `text`: up to the model's limit.
@@ -87,11 +95,16 @@ impl Session {
     pub fn run(&mut self, tokens: &[i64]) -> Result<Embedding, String> {
         let (output, count) = match self.pooling {
             Pooling::PooledOutput => ("sentence_embedding", 1),
-            Pooling::Mean => ("last_hidden_state", tokens.len()),
+            Pooling::Mean | Pooling::FirstToken => ("last_hidden_state", tokens.len()),
         };
-        let values = infer(&mut self.session, tokens, output).map_err(|error| error.to_string())?;
+        let inferred = infer(&mut self.session, tokens, output, self.has_types);
+        let mut values = inferred.map_err(|error| error.to_string())?;
         if values.len() != count * self.dimension {
             return Err(format!("{output} has {} values", values.len()));
+        }
+        if self.pooling == Pooling::FirstToken {
+            values.truncate(self.dimension);
+            return Ok(values);
         }
         let mut mean = vec![0.0; self.dimension];
         for token in values.chunks_exact(self.dimension) {
@@ -102,12 +115,14 @@ impl Session {
 }
 
 impl Worker for Session {
-    fn embed(&mut self, text: &str) -> Result<EmbeddedPart, String> {
-        let window = &text[..text.floor_char_boundary(PART_BYTES_MAX)];
-        let encoding = self.tokenizer.encode(window, true).map_err(|error| error.to_string())?;
+    fn embed(&mut self, prefix: &str, text: &str) -> Result<EmbeddedPart, String> {
+        let window = &text[..text.floor_char_boundary(self.part_bytes)];
+        let input = format!("{prefix}{window}");
+        let encoding = self.tokenizer.encode(input, true).map_err(|error| error.to_string())?;
         let tokens: Vec<_> = encoding.get_ids().iter().map(|id| i64::from(*id)).collect();
         let is_truncated = !encoding.get_overflowing().is_empty();
         let last = encoding.get_offsets().iter().map(|(_, end)| *end).max().unwrap_or(0);
+        let last = last.saturating_sub(prefix.len());
         // Offsets come from the tokenizer: a panic here would end the thread.
         let end = if is_truncated { window.floor_char_boundary(last) } else { window.len() };
         Ok(EmbeddedPart { vector: self.run(&tokens)?, next: next_part(text, end) })
@@ -142,14 +157,18 @@ fn infer(
     session: &mut ort::session::Session,
     tokens: &[i64],
     output: &str,
+    has_types: bool,
 ) -> ort::Result<Vec<f32>> {
     let shape = [1, tokens.len()];
     let (mask, types) = (vec![1_i64; tokens.len()], vec![0_i64; tokens.len()]);
-    let outputs = session.run(ort::inputs![
+    let mut inputs = ort::inputs![
         "input_ids" => TensorRef::from_array_view((shape, tokens))?,
         "attention_mask" => TensorRef::from_array_view((shape, &mask[..]))?,
-        "token_type_ids" => TensorRef::from_array_view((shape, &types[..]))?,
-    ])?;
+    ];
+    if has_types {
+        inputs.push((TYPES.into(), TensorRef::from_array_view((shape, &types[..]))?.into()));
+    }
+    let outputs = session.run(inputs)?;
     let value = outputs.get(output).ok_or_else(|| ort::Error::new("the output is missing"))?;
     Ok(value.try_extract_tensor::<f32>()?.1.to_vec())
 }

@@ -3,14 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use futures::executor::block_on;
 use parking_lot::Mutex;
 use storage::model::cluster::Model;
 
 use crate::config::{self, EmbedderKind};
+use crate::embed::conventions::Conventions;
 use crate::embed::hashing;
-use crate::embed::manifest::Manifest;
+use crate::embed::http::Http;
+use crate::embed::manifest::{Manifest, Run};
 use crate::embed::onnx::{OnnxRuntime, Session};
-use crate::embed::pool::{Counters, Pool};
+use crate::embed::pool::{Counters, Pool, Worker};
 
 /// Starts the threads of an embedder with the model in a folder.
 ///
@@ -27,26 +30,35 @@ pub(super) fn open(
         EmbedderKind::Hashing => {
             let dimension = hashing::dimension_in(folder)?;
             let worker = Box::new(hashing::Hashing::new(dimension));
-            Ok(Pool::with_counters(hashing::model(dimension), vec![worker], counters))
+            let model = hashing::model(dimension);
+            Ok(Pool::with_counters(model, Conventions::default(), vec![worker], counters))
         }
-        EmbedderKind::Onnx => {
+        EmbedderKind::Model => {
             let manifest = Manifest::load(folder)?;
-            let runtime = runtime(&config.library)?;
-            let sessions = (0..config.threads.max(1))
-                .map(|_| Session::open(runtime, &manifest))
-                .collect::<Result<Vec<_>, _>>()?;
-            let workers = sessions.into_iter().map(|session| Box::new(session) as _).collect();
-            Ok(Pool::with_counters(manifest.model(), workers, counters))
+            let model = manifest.model();
+            let worker = || -> Result<Box<dyn Worker>, String> {
+                Ok(match &manifest.run {
+                    Run::Onnx(_) => Box::new(Session::open(runtime(&config.library)?, &manifest)?),
+                    Run::Http(endpoint) => {
+                        // A token has a byte or more.
+                        let part_bytes = manifest.max_tokens;
+                        Box::new(Http::new(endpoint, &model.name, model.dimension, part_bytes)?)
+                    }
+                })
+            };
+            let workers = (0..config.threads.max(1)).map(|_| worker());
+            let workers = workers.collect::<Result<_, _>>()?;
+            Ok(Pool::with_counters(model, manifest.conventions, workers, counters))
         }
     }
 }
 
-/// The model in a folder, without loading it.
+/// The model in a folder, with its canaries.
 pub(super) fn model_in(config: &config::Embedder, folder: &Path) -> Result<Model, String> {
-    match config.kind {
-        EmbedderKind::Hashing => hashing::dimension_in(folder).map(hashing::model),
-        EmbedderKind::Onnx => Manifest::load(folder).map(|manifest| manifest.model()),
-    }
+    let config = config::Embedder { threads: 1, ..config.clone() };
+    let pool = open(&config, folder, &Arc::default())?;
+    block_on(pool.find_canaries())?;
+    Ok(pool.model())
 }
 
 /// The library, which a process can load once.

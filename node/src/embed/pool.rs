@@ -3,18 +3,22 @@
 //! direction. The service bounds the texts in the queue by its permits.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use api::{EmbedError, EmbedScope, Embedded, Embedding};
+use api::{EmbedError, EmbedScope, Embedded, Embedding, TextRole};
 use moka::sync::Cache;
 use parking_lot::Mutex;
 use prometheus::{Histogram, HistogramOpts};
 use storage::model::cluster::Model;
-use storage::model::vector::mean_direction;
+use storage::model::vector::{Vector, mean_direction};
 use tokio::sync::oneshot;
+
+use crate::embed::canaries::CANARIES;
+use crate::embed::conventions::Conventions;
+use crate::error;
 
 const CACHE_ENTRIES: u64 = 2_048;
 /// Longest cached text. Queries are short, and queries repeat.
@@ -34,15 +38,21 @@ pub struct EmbeddedPart {
 
 /// Embeds one part of a text at a time, on its own thread.
 pub trait Worker: Send {
-    /// The first part of `text`.
+    /// The first part of `text`, which the model reads after `prefix`.
     ///
     /// # Errors
     /// The reason, for the log.
-    fn embed(&mut self, text: &str) -> Result<EmbeddedPart, String>;
+    fn embed(&mut self, prefix: &str, text: &str) -> Result<EmbeddedPart, String>;
+
+    /// Whether another machine may be the reason why it fails.
+    fn is_remote(&self) -> bool {
+        false
+    }
 }
 
 /// A text, of which the part that begins at `from` is to be embedded.
 struct Task {
+    prefix: Arc<str>,
     text: Arc<str>,
     from: usize,
     reply: oneshot::Sender<Result<EmbeddedPart, EmbedError>>,
@@ -52,9 +62,12 @@ struct Task {
 /// A running embedder.
 pub struct Pool {
     model: Model,
+    canaries: OnceLock<Vec<Vector>>,
+    conventions: Conventions,
+    is_remote: bool,
     threads: usize,
     queue: Sender<Task>,
-    cache: Cache<(EmbedScope, String), Arc<[f32]>>,
+    cache: Cache<(EmbedScope, TextRole, String), Arc<[f32]>>,
     pub(crate) counters: Arc<Counters>,
 }
 
@@ -69,6 +82,10 @@ pub(crate) struct Counters {
     /// Seconds per part of a text, with its wait.
     pub(crate) seconds: Histogram,
     pub(crate) texts: AtomicU64,
+    /// Parts of texts that were not embedded.
+    pub(crate) failed: AtomicU64,
+    /// Whether the last one was not.
+    fails: AtomicBool,
     pub(crate) cached: AtomicU64,
     /// Microseconds spent embedding, summed over all threads.
     pub(crate) micros: AtomicU64,
@@ -87,28 +104,39 @@ impl Default for Counters {
         let help = "Seconds to embed a part of a text, with its wait for a thread.";
         let options = HistogramOpts::new("hearth_embedding_seconds", help);
         let seconds = Histogram::with_opts(options.buckets(BUCKETS.to_vec()));
-        let (waiting, texts, cached, micros, changed) = Default::default();
-        let (postponed, refused, outdated) = Default::default();
-        let seconds = seconds.expect("name and buckets are valid");
-        Self { waiting, seconds, texts, cached, micros, changed, postponed, refused, outdated }
+        Self {
+            waiting: AtomicU64::default(),
+            seconds: seconds.expect("name and buckets are valid"),
+            texts: AtomicU64::default(),
+            failed: AtomicU64::default(),
+            fails: AtomicBool::default(),
+            cached: AtomicU64::default(),
+            micros: AtomicU64::default(),
+            changed: AtomicU64::default(),
+            postponed: AtomicU64::default(),
+            refused: AtomicBool::default(),
+            outdated: AtomicBool::default(),
+        }
     }
 }
 
 impl Pool {
     /// Starts one thread per worker.
-    pub fn start(model: Model, workers: Vec<Box<dyn Worker>>) -> Self {
-        Self::with_counters(model, workers, Arc::default())
+    pub fn start(model: Model, conventions: Conventions, workers: Vec<Box<dyn Worker>>) -> Self {
+        Self::with_counters(model, conventions, workers, Arc::default())
     }
 
     /// [`Self::start`], with the counters of another pool.
     pub(crate) fn with_counters(
         model: Model,
+        conventions: Conventions,
         workers: Vec<Box<dyn Worker>>,
         counters: Arc<Counters>,
     ) -> Self {
         let (queue, tasks) = channel();
         let tasks = Arc::new(Mutex::new(tasks));
         let threads = workers.len();
+        let is_remote = workers.iter().any(|worker| worker.is_remote());
         for worker in workers {
             let (tasks, counters) = (Arc::clone(&tasks), Arc::clone(&counters));
             std::thread::Builder::new()
@@ -116,7 +144,8 @@ impl Pool {
                 .spawn(move || run_worker(worker, &tasks, &counters))
                 .expect("the system starts a thread: without one, no node can run");
         }
-        Self { model, threads, queue, cache: Cache::new(CACHE_ENTRIES), counters }
+        let (canaries, cache) = (OnceLock::new(), Cache::new(CACHE_ENTRIES));
+        Self { model, canaries, conventions, is_remote, threads, queue, cache, counters }
     }
 }
 
@@ -131,14 +160,22 @@ fn run_worker(mut worker: Box<dyn Worker>, tasks: &Mutex<Receiver<Task>>, counte
         }
         let started = Instant::now();
         // A text that makes the model panic fails alone: it must end no node.
-        let embed = AssertUnwindSafe(|| worker.embed(&task.text[task.from..]));
+        let embed = AssertUnwindSafe(|| worker.embed(&task.prefix, &task.text[task.from..]));
         let embedded = catch_unwind(embed).unwrap_or_else(|_| Err("the model panicked".into()));
         counters.seconds.observe(task.queued_at.elapsed().as_secs_f64());
         counters.texts.fetch_add(1, Ordering::Relaxed);
         counters.micros.fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
+        let failed = counters.fails.swap(embedded.is_err(), Ordering::Relaxed);
+        if failed && embedded.is_ok() {
+            tracing::info!("texts are embedded again");
+        }
         let embedded = embedded.map_err(|error| {
-            tracing::error!(error, "embedding failed");
-            EmbedError
+            counters.failed.fetch_add(1, Ordering::Relaxed);
+            // An endpoint that is down fails for each text.
+            if !failed {
+                tracing::error!(error, "embedding failed");
+            }
+            if worker.is_remote() { EmbedError::Unavailable } else { EmbedError::Failed }
         });
         // An error means that the caller no longer waits.
         let _: Result<(), _> = task.reply.send(embedded);
@@ -148,23 +185,26 @@ fn run_worker(mut worker: Box<dyn Worker>, tasks: &Mutex<Receiver<Task>>, counte
 impl Pool {
     /// Embeds the parts of a text. Each part waits in the queue again, so a long text delays others
     /// by one part only.
-    async fn embed_parts(&self, text: &Arc<str>) -> Result<Embedding, EmbedError> {
+    async fn embed_parts(&self, role: TextRole, text: Arc<str>) -> Result<Embedding, EmbedError> {
+        let prefix: Arc<str> = self.conventions.prefix(role).into();
         let mut parts = Vec::new();
         let mut next = Some(0);
         while let Some(from) = next
             && parts.len() < PARTS_MAX
         {
             let (reply, embedded) = oneshot::channel();
-            let task = Task { text: Arc::clone(text), from, reply, queued_at: Instant::now() };
+            let (prefix, text) = (Arc::clone(&prefix), Arc::clone(&text));
+            let task = Task { prefix, text, from, reply, queued_at: Instant::now() };
             self.counters.waiting.fetch_add(1, Ordering::Relaxed);
-            self.queue.send(task).map_err(|_| EmbedError)?;
-            let part = embedded.await.unwrap_or(Err(EmbedError))?;
+            self.queue.send(task).map_err(|_| EmbedError::Failed)?;
+            let part = embedded.await.unwrap_or(Err(EmbedError::Failed))?;
             next = part.next.map(|next| from + next);
             parts.push(part.vector);
         }
-        mean_direction(parts).map_err(|fault| {
+        let vector = mean_direction(parts).and_then(|vector| self.conventions.centred(vector));
+        vector.map_err(|fault| {
             tracing::error!(%fault, "the model returned a vector without a direction");
-            EmbedError
+            EmbedError::Failed
         })
     }
 }
@@ -174,13 +214,18 @@ impl Pool {
     ///
     /// # Errors
     /// When the model fails. The cause is in the log.
-    pub async fn embed(&self, scope: EmbedScope, text: String) -> Result<Embedded, EmbedError> {
-        let key = (text.len() <= CACHE_TEXT_BYTES).then(|| (scope, text.clone()));
+    pub async fn embed(
+        &self,
+        scope: EmbedScope,
+        role: TextRole,
+        text: String,
+    ) -> Result<Embedded, EmbedError> {
+        let key = (text.len() <= CACHE_TEXT_BYTES).then(|| (scope, role, text.clone()));
         if let Some(vector) = key.as_ref().and_then(|key| self.cache.get(key)) {
             self.counters.cached.fetch_add(1, Ordering::Relaxed);
             return Ok((self.model.id, vector.to_vec()));
         }
-        let vector = self.embed_parts(&text.into()).await?;
+        let vector = self.embed_parts(role, text.into()).await?;
         if let Some(key) = key {
             self.cache.insert(key, vector.as_slice().into());
         }
@@ -191,8 +236,41 @@ impl Pool {
         self.threads
     }
 
-    pub(super) fn model(&self) -> &Model {
-        &self.model
+    /// The model, with its canaries if they are known.
+    pub(super) fn model(&self) -> Model {
+        let canaries = self.canaries.get().cloned().unwrap_or_default();
+        Model { canaries, ..self.model.clone() }
+    }
+
+    pub(super) fn conventions(&self) -> &Conventions {
+        &self.conventions
+    }
+
+    pub(super) fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
+    pub(super) fn has_canaries(&self) -> bool {
+        self.canaries.get().is_some()
+    }
+
+    /// Embeds the canaries, unless they are known.
+    ///
+    /// # Errors
+    /// The model fails, or its endpoint does not respond.
+    pub(super) async fn find_canaries(&self) -> Result<(), String> {
+        if self.has_canaries() {
+            return Ok(());
+        }
+        let mut canaries = Vec::new();
+        for text in CANARIES {
+            let embedded = self.embed_parts(TextRole::Passage, text.into()).await;
+            let vector = embedded.map_err(|_| "the model embeds no text, as the log says")?;
+            canaries.push(Vector::quantise(self.model.id, &vector).map_err(error::text)?);
+        }
+        // Of two that found them at once, the first stays.
+        self.canaries.set(canaries).unwrap_or_default();
+        Ok(())
     }
 }
 
@@ -207,7 +285,8 @@ mod tests {
     struct Letters;
 
     impl Worker for Letters {
-        fn embed(&mut self, text: &str) -> Result<EmbeddedPart, String> {
+        fn embed(&mut self, prefix: &str, text: &str) -> Result<EmbeddedPart, String> {
+            assert_eq!(prefix, "passage: ");
             let mut vector = vec![0.0; 26];
             vector[usize::from(text.as_bytes()[0] - b'a')] = 3.0;
             Ok(EmbeddedPart { vector, next: (text.len() > 1).then_some(1) })
@@ -217,18 +296,26 @@ mod tests {
     const SCOPE: EmbedScope = EmbedScope { tenant: TenantId(1), key: None };
 
     fn pool() -> Pool {
-        Pool::start(hashing::model(26), vec![Box::new(Letters)])
+        let prefixes = ["query: ", "passage: "].map(String::from);
+        let conventions = Conventions::new(prefixes, None, None).unwrap();
+        Pool::start(hashing::model(26), conventions, vec![Box::new(Letters)])
     }
 
     async fn embedded(text: &str) -> Embedding {
-        pool().embed(SCOPE, text.into()).await.unwrap().1
+        pool().embed(SCOPE, TextRole::Passage, text.into()).await.unwrap().1
     }
 
     #[tokio::test]
     async fn panic_of_the_model_fails_its_text_alone() {
         let pool = pool();
-        assert!(pool.embed(SCOPE, "A".into()).await.is_err(), "below the first letter");
-        assert!(pool.embed(SCOPE, "a".into()).await.is_ok(), "the thread goes on");
+        assert!(
+            pool.embed(SCOPE, TextRole::Passage, "A".into()).await.is_err(),
+            "below the first letter"
+        );
+        assert!(
+            pool.embed(SCOPE, TextRole::Passage, "a".into()).await.is_ok(),
+            "the thread goes on"
+        );
     }
 
     #[tokio::test]

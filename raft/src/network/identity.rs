@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn only_members_with_recorded_incarnation_pass() {
-        let model = Model { id: ModelId([0; 8]), name: String::new(), dimension: 4 };
+        let model = Model::new(ModelId([0; 8]), String::new(), 4);
         let removed = Member { removed: true, ..Member::new(4, [4; 16]) };
         let members = vec![Member::new(1, [1; 16]), Member::new(2, [2; 16]), removed];
         let own = Cluster { id: [9; 16], members, model, restored: None, release: Release::own() };

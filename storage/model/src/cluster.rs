@@ -118,6 +118,16 @@ pub struct Model {
     pub name: String,
     /// Components of its vectors.
     pub dimension: u32,
+    /// Its vectors of some texts that all nodes know, and compare with those that they compute.
+    #[serde(deserialize_with = "bounded::<CANARIES_MAX, _, _>")]
+    pub canaries: Vec<Vector>,
+}
+
+impl Model {
+    /// A model whose canaries are not known.
+    pub fn new(id: ModelId, name: String, dimension: u32) -> Self {
+        Self { id, name, dimension, canaries: Vec::new() }
+    }
 }
 
 /// Identifies a batch: the term in which it was decided, and a counter within the term.
@@ -152,6 +162,8 @@ pub struct Position {
 pub const FOLDER_BYTES_MAX: usize = 4_096;
 /// Most vectors of one command.
 pub const EMBEDDED_MAX: usize = 256;
+/// Most canaries of a model.
+const CANARIES_MAX: usize = 8;
 /// Most members of a cluster that can report.
 const READY_MAX: usize = 1_024;
 
@@ -224,7 +236,7 @@ mod tests {
 
     #[test]
     fn restorations_of_one_backup_number_deliveries_apart() {
-        let model = Model { id: ModelId([7; 8]), name: "m".into(), dimension: 2 };
+        let model = Model::new(ModelId([7; 8]), "m".into(), 2);
         let release = Release::default();
         let members = vec![Member::new(1, [2; 16])];
         let backup = Cluster { id: [1; 16], members, model, restored: None, release };

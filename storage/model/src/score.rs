@@ -281,12 +281,18 @@ mod tests {
 
     #[test]
     fn evidence_is_similarity_and_words() {
-        let of = |similarity, own| Evidence::of(&factors([similarity, 0.9, own, 0.4, 0.1]));
+        let of = |similarity, own| Evidence::of(&factors([similarity, 0.9, own, 0.4, 0.1]), 1.0);
         assert_eq!([of(0.49, 0.0), of(0.0, 4.9)], [Evidence::None; 2]);
         assert_eq!([of(0.5, 0.0), of(0.3, 2.1), of(-0.1, 10.0)], [Evidence::Weak; 3]);
         assert_eq!([of(0.5, 5.0), of(0.0, 10.0)], [Evidence::Strong; 2]);
         let old = Factors { superseded_factor: 0.3, ..factors([0.9, 0.9, 10.0, 0.0, 0.0]) };
-        assert_eq!(Evidence::of(&old), Evidence::None, "what another one replaces is no answer");
+        assert_eq!(
+            Evidence::of(&old, 1.0),
+            Evidence::None,
+            "what another one replaces is no answer"
+        );
+        let unread = Evidence::of(&factors([0.9, 0.9, 0.0, 0.0, 0.0]), 0.1);
+        assert_eq!(unread, Evidence::None, "a similarity that means little");
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub struct ModelId(pub [u8; 8]);
 
 /// A unit vector in its stored and replicated form: little-endian f16. The node that embeds
 /// a text quantises once, so all nodes store the same bytes.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vector {
     /// The model that computed it.
     pub model: ModelId,
@@ -77,6 +77,14 @@ impl Vector {
     pub fn components(&self) -> Result<Vec<f32>, VectorFault> {
         let (halves, scale) = self.halves()?;
         Ok(HalfVector { halves: &halves, scale }.components())
+    }
+
+    /// The cosine to another vector.
+    ///
+    /// # Errors
+    /// [`VectorFault`] when one of them has no direction.
+    pub fn cosine(&self, other: &Self) -> Result<f32, VectorFault> {
+        Ok(dot(&self.components()?, &other.components()?))
     }
 
     /// The components as they are stored, and the factor that normalises them.
@@ -151,7 +159,11 @@ pub fn mean_direction(mut vectors: Vec<Vec<f32>>) -> Result<Vec<f32>, VectorFaul
 }
 
 /// `components` scaled to length 1. Sums in f64 in a fixed order: the same bits on all nodes.
-fn normalised(components: &[f32]) -> Result<Vec<f32>, VectorFault> {
+/// These components as a unit vector.
+///
+/// # Errors
+/// [`VectorFault`] when they have no direction.
+pub fn normalised(components: &[f32]) -> Result<Vec<f32>, VectorFault> {
     let scale = scale(components)?;
     Ok(components.iter().map(|component| scaled(*component, scale)).collect())
 }

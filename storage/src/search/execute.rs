@@ -75,7 +75,8 @@ impl Reader {
         }
         drop(reading);
         hits.retain(|hit| request.min_score.is_none_or(|lowest| hit.score >= lowest));
-        let evidence = (!request.query.trim().is_empty()).then(|| evidence(&hits, window_first));
+        let evidence =
+            (!request.query.trim().is_empty()).then(|| evidence(request, &hits, window_first));
         let cold_matches = cold_matches(archived, request, &hits, &weights, window_first);
         let mut room = TextRoom::default();
         let fitting = hits.iter().take_while(|hit| room.take(&hit.record.memory)).count();
@@ -87,7 +88,7 @@ impl Reader {
 
 /// Whether one of the first results may answer the query. If the time comes before the score, each memory of
 /// that time does.
-fn evidence(hits: &[Hit], window_first: Option<&Window>) -> Evidence {
+fn evidence(request: &SearchRequest, hits: &[Hit], window_first: Option<&Window>) -> Evidence {
     if let Some(window) = window_first {
         let is_inside = |hit: &Hit| window.contains(hit.record.memory.created_at);
         return if hits.first().is_some_and(is_inside) { Evidence::Strong } else { Evidence::None };

@@ -139,7 +139,7 @@ fn sent<R: Record>(record: &R) -> R {
 
 /// Creates a cluster with vectors of `dimension` components and the admin key `[0; 8]`.
 pub fn bootstrap(dimension: usize) -> Command {
-    let model = Model { id: MODEL, name: "test".into(), dimension: dimension as u32 };
+    let model = Model::new(MODEL, "test".into(), dimension as u32);
     let cluster = Cluster {
         id: [1; 16],
         members: vec![Member::new(1, [2; 16])],

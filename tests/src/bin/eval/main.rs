@@ -11,11 +11,13 @@ mod notes;
 mod vectors;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
+use api::TextRole;
 use clap::Parser;
 use serde_json::json;
 use storage::model::id::Timestamp;
-use storage::model::vector::Vector;
+use storage::model::vector::{Vector, normalised};
 use storage::text::Step;
 use storage::{Filter, NewMemory, Options, SearchRequest, SearchResults};
 use tests::engine::{Engine, MODEL, TENANT, configure, memory_id, new_memory};
@@ -46,6 +48,13 @@ struct Arguments {
     /// Prints the sets as lines of JSON, for other programs: first the model, and then each set. Embeds all of their texts.
     #[arg(long)]
     print_sets: bool,
+    /// Folder of another model.
+    #[arg(long)]
+    model: Option<PathBuf>,
+    /// Measures nothing: prints the mean of the model's vectors of the lines of a file, in thousandths. Its manifest
+    /// must have no mean yet.
+    #[arg(long, requires = "model")]
+    mean: Option<PathBuf>,
     /// Then measures also without each step, and by similarity alone.
     #[arg(long, conflicts_with_all = ["settings", "without", "only", "cosine"])]
     steps: bool,
@@ -120,10 +129,13 @@ fn main() {
         step.leave_out();
     }
     if arguments.steps {
-        return measure_steps();
+        return measure_steps(arguments.model.as_deref());
+    }
+    if let Some(texts) = &arguments.mean {
+        return print_mean(texts, Vectors::open(arguments.model.as_deref()));
     }
     if arguments.print_sets {
-        return print_sets();
+        return print_sets(Vectors::open(arguments.model.as_deref()));
     }
     let heading = match arguments.evidence {
         true => "| questions about | half | searched | none | weak | strong |",
@@ -135,7 +147,7 @@ fn main() {
         let zeros = ["heat_weight", "keyword_weight", "temporal_max_boost", "context_weight"];
         settings.extend(zeros.map(|name| (format!("recall.{name}"), 0.0)));
     }
-    let mut vectors = Vectors::open();
+    let mut vectors = Vectors::open(arguments.model.as_deref());
     for set in sets() {
         let kind = set.questions[0].kind;
         if !arguments.only.is_empty() && !arguments.only.iter().any(|name| kind.starts_with(name)) {
@@ -154,11 +166,13 @@ fn half(is_test: bool) -> &'static str {
 }
 
 /// Prints a table for each variant. Each has a process of its own: stems of words are cached.
-fn measure_steps() {
+fn measure_steps(model: Option<&Path>) {
     let run = |heading: &str, options: &[&str]| {
         println!("\n{heading}\n");
         let program = std::env::current_exe().expect("a path");
-        let status = std::process::Command::new(program).args(options).status();
+        let mut command = std::process::Command::new(program);
+        command.args(options).args(model.iter().flat_map(|it| [Path::new("--model"), it]));
+        let status = command.status();
         assert!(status.expect("it starts").success(), "{heading}");
     };
     run("All steps", &[]);
@@ -180,14 +194,24 @@ fn sets() -> Vec<Set> {
     sets
 }
 
-fn print_sets() {
-    let mut vectors = Vectors::open();
+/// Prints what a model's `mean.f32` contains: of the texts as queries and as passages.
+fn print_mean(texts: &Path, mut vectors: Vectors) {
+    let texts = std::fs::read_to_string(texts).expect("a file of texts");
+    let (mut mean, count) = ([0.0; DIMENSION], 2 * texts.lines().count());
+    for text in texts.lines() {
+        for role in [TextRole::Query, TextRole::Passage] {
+            let vector = normalised(&vectors.of(role, text)).expect("a direction");
+            mean.iter_mut().zip(vector).for_each(|(sum, it)| *sum += it / count as f32);
+        }
+    }
+    mean.iter().for_each(|component| println!("{:.0}", component * 1_000.0));
+}
+
+fn print_sets(mut vectors: Vectors) {
     println!("{}", json!({"model": vectors.model()}));
     for Set { memories, questions } in sets() {
-        let texts = memories.iter().map(|(_, text)| text);
-        for text in texts.chain(questions.iter().map(|question| &question.text)) {
-            vectors.of(text);
-        }
+        memories.iter().for_each(|(_, text)| drop(vectors.of(TextRole::Passage, text)));
+        questions.iter().for_each(|question| drop(vectors.of(TextRole::Query, &question.text)));
         let question = |Question { kind, is_test, text, namespace, answers }: &Question| {
             json!({"kind": kind, "half": half(*is_test), "text": text, "namespace": namespace,
                 "answers": answers})
@@ -205,7 +229,8 @@ fn filled(set: &Set, settings: &[(String, f64)], vectors: &mut Vectors) -> Engin
     let all_answers: BTreeSet<_> = set.questions.iter().flat_map(|it| &it.answers).collect();
     let memory = |number: usize, id: usize, namespace: String, vectors: &mut Vectors| {
         let text = &set.memories[number].1;
-        let vector = Vector::quantise(MODEL, &vectors.of(text)).expect("a direction");
+        let vector =
+            Vector::quantise(MODEL, &vectors.of(TextRole::Passage, text)).expect("a direction");
         let memory = new_memory(memory_id(id as u64), text);
         NewMemory { vector, namespace, initial_heat: 0.8, ..memory }
     };

@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use api::EmbedScope;
+use api::{EmbedScope, TextRole};
 use futures::executor::block_on;
-use node::embed::{Pool, Session};
+use node::embed::{Conventions, Manifest, Pool, Session};
 use sha2::{Digest, Sha256};
 use tests::engine::TENANT;
 use tests::{cache, installed_model};
@@ -21,15 +21,20 @@ const RECORD_BYTES: usize = KEY_BYTES + 4 * DIMENSION;
 pub(crate) struct Vectors {
     pool: Pool,
     model: String,
+    pub(crate) conventions: Conventions,
     known: HashMap<[u8; KEY_BYTES], Vec<f32>>,
     file: File,
 }
 
 impl Vectors {
-    pub(crate) fn open() -> Self {
-        let (manifest, runtime) = installed_model();
+    /// Opens the model of a folder, or the installed one.
+    pub(crate) fn open(folder: Option<&Path>) -> Self {
+        let (installed, runtime) = installed_model();
+        let manifest = folder.map(|folder| Manifest::load(folder).expect("a model"));
+        let manifest = manifest.as_ref().unwrap_or(installed);
+        let conventions = manifest.conventions.clone();
         let session = Session::open(runtime, manifest).expect("a session");
-        let pool = Pool::start(manifest.model(), vec![Box::new(session)]);
+        let pool = Pool::start(manifest.model(), conventions.clone(), vec![Box::new(session)]);
         let path: PathBuf = cache().join("eval-vectors");
         let bytes = fs::read(&path).unwrap_or_default();
         let whole = bytes.len() / RECORD_BYTES * RECORD_BYTES;
@@ -43,7 +48,7 @@ impl Vectors {
         let file = OpenOptions::new().create(true).append(true).open(path).expect("a file");
         // An interrupted run leaves a part of a record.
         file.set_len(whole as u64).expect("it is shortened");
-        Self { pool, model: hex::encode(manifest.model().id.0), known, file }
+        Self { pool, model: hex::encode(manifest.model().id.0), conventions, known, file }
     }
 
     /// The id of the model, with which the keys of the file begin.
@@ -51,13 +56,15 @@ impl Vectors {
         &self.model
     }
 
-    pub(crate) fn of(&mut self, text: &str) -> Vec<f32> {
-        let key = Sha256::new().chain_update(&self.model).chain_update(text).finalize().into();
+    pub(crate) fn of(&mut self, role: TextRole, text: &str) -> Vec<f32> {
+        let prefix = self.conventions.prefix(role);
+        let key = Sha256::new().chain_update(&self.model).chain_update(prefix).chain_update(text);
+        let key = key.finalize().into();
         if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
         let scope = EmbedScope { tenant: TENANT, key: None };
-        let vector = block_on(self.pool.embed(scope, text.into())).expect("a vector").1;
+        let vector = block_on(self.pool.embed(scope, role, text.into())).expect("a vector").1;
         let components = vector.iter().flat_map(|component| component.to_le_bytes());
         let record: Vec<u8> = <[u8; KEY_BYTES]>::into_iter(key).chain(components).collect();
         self.file.write_all(&record).expect("it is written");

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use api::EmbedScope;
+use api::{EmbedScope, TextRole};
 use node::embed::{Pool, Session};
 use storage::model::id::TenantId;
 use tests::installed_model;
@@ -18,7 +18,7 @@ pub async fn measure() {
     let mut session = Session::open(runtime, manifest).expect("a session");
     let worker = Session::open(runtime, manifest).expect("a session");
     let tokens: Vec<_> = texts.iter().map(|text| session.tokens(text).expect("tokens")).collect();
-    let pool = Pool::start(manifest.model(), vec![Box::new(worker)]);
+    let pool = Pool::start(manifest.model(), manifest.conventions.clone(), vec![Box::new(worker)]);
     let scope = EmbedScope { tenant: TenantId(1), key: None };
     let (mut raw, mut served) = (0.0, 0.0);
     // In turns, so that the noise of the machine is equal for both.
@@ -30,7 +30,9 @@ pub async fn measure() {
         }
         raw += started.elapsed().as_secs_f64();
         let started = Instant::now();
-        let embedded = texts[range].iter().map(|text| pool.embed(scope.clone(), text.clone()));
+        let embedded = texts[range]
+            .iter()
+            .map(|text| pool.embed(scope.clone(), TextRole::Passage, text.clone()));
         for vector in futures::future::join_all(embedded).await {
             vector.expect("a vector");
         }
