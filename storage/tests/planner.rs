@@ -155,8 +155,8 @@ fn search_equals_brute_force_over_fifty_thousand() {
                     filter: filter.clone(),
                     home_namespace: (round % 2 == 0).then(|| "default".into()),
                     limit: 10,
-                    min_score: None,
-                    zone: None,
+                    unreadable: [0.0, 0.25, 1.0][at % 3],
+                    ..SearchRequest::default()
                 };
                 let expected = brute.best(&request, &thermo, Timestamp(now));
                 assert_eq!(expected.len(), 10, "{filter:?}");

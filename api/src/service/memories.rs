@@ -191,6 +191,7 @@ impl Session {
                 Some(components(&self.service.embed(&self.caller, TextRole::Query, text).await?)?)
             }
         };
+        request.unreadable = 1.0 - self.service.embedder.known_share(&request.query);
         let has_words = request.vector.is_some();
         let results =
             self.read(move |reader, caller| reader.search(caller.tenant, &request)).await?;

@@ -100,10 +100,10 @@ impl Factors {
             * (1.0 + self.namespace_boost)
     }
 
-    /// How well the memory matches the query, whatever its heat: its similarity, plus the share of the
-    /// query's words that it has.
-    pub fn evidence(&self) -> f64 {
-        self.similarity + self.own / KEYWORD_OVERLAP_MAX
+    /// How well the memory matches the query, whatever its heat: its similarity, which counts `trust` times, plus
+    /// the share of the query's words that it has.
+    pub fn evidence(&self, trust: f64) -> f64 {
+        self.similarity * trust + self.own / KEYWORD_OVERLAP_MAX
     }
 
     /// The score of this memory with heat 0.
@@ -202,8 +202,8 @@ impl Evidence {
     const STRONG: f64 = 1.0;
 
     /// The level of a memory. What another memory replaces is no answer.
-    pub fn of(factors: &Factors) -> Self {
-        match factors.evidence() {
+    pub fn of(factors: &Factors, trust: f64) -> Self {
+        match factors.evidence(trust) {
             _ if factors.superseded_factor != 1.0 => Self::None,
             value if value >= Self::STRONG => Self::Strong,
             value if value >= Self::WEAK => Self::Weak,

@@ -28,6 +28,8 @@ pub struct SearchRequest {
     pub query: String,
     /// Unit vector of the query. `None` for an empty query: all similarities are 0.
     pub vector: Option<Vec<f32>>,
+    /// Share of the query's letters that the model cannot read, from 0 to 1: the similarity means little then.
+    pub unreadable: f64,
     /// Which memories to search.
     pub filter: Filter,
     /// Namespace of the caller. Its memories get a boost.
@@ -94,8 +96,17 @@ pub struct SearchResults {
     pub cold_matches: usize,
 }
 
+/// How much the similarity counts for a query of which the model can read no letter.
+const UNREADABLE_SIMILARITY: f64 = 0.1;
 /// How much a word counts that only names a relative time.
 const TIME_WORD_WEIGHT: f64 = 0.3;
+
+impl SearchRequest {
+    /// How much the similarity of this query counts, from 0 to 1.
+    pub(super) fn trust(&self) -> f64 {
+        1.0 - self.unreadable * (1.0 - UNREADABLE_SIMILARITY)
+    }
+}
 
 /// Numbers of executed searches.
 #[derive(Debug, Default)]

@@ -70,7 +70,8 @@ impl BruteForce {
         thermo: &Thermo,
         now: Timestamp,
     ) -> Vec<(f64, MemoryId)> {
-        let weights = thermo.recall;
+        let mut weights = thermo.recall;
+        weights.similarity_weight *= 1.0 - 0.9 * request.unreadable;
         let window = window(&request.query, now, &TimeZone::UTC);
         let time_words = window.as_ref().map(|window| window.words(&request.query));
         let query_words = self.query_words(request, &time_words.unwrap_or_default());

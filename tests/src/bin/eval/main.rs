@@ -7,6 +7,7 @@
 mod chats;
 mod conversations;
 mod definitions;
+mod languages;
 mod notes;
 mod vectors;
 
@@ -186,7 +187,7 @@ fn measure_steps(model: Option<&Path>) {
 
 fn sets() -> Vec<Set> {
     let mut sets = vec![conversations::utterances(), definitions::set(), notes::set()];
-    sets.extend([conversations::scenes(), definitions::lists()]);
+    sets.extend([conversations::scenes(), definitions::lists(), languages::set()]);
     match chats::messages() {
         Some(set) => sets.push(set),
         None => eprintln!("eval: without the agent chats: HEARTH_CHATS names no file"),
@@ -261,7 +262,8 @@ fn search(
 ) -> SearchResults {
     let request = SearchRequest {
         query: question.text.clone(),
-        vector: Some(vectors.of(&question.text)),
+        vector: Some(vectors.of(TextRole::Query, &question.text)),
+        unreadable: 1.0 - vectors.conventions.known_share(&question.text),
         filter: Filter { namespace: Some(namespace), ..Filter::default() },
         limit: LIMIT,
         ..SearchRequest::default()
