@@ -22,7 +22,7 @@ use crate::limits::{
 use crate::metrics::{Metrics, MetricsHistory, RequestCounts, TenantRequests};
 use crate::request_log::{RequestLog, RequestOptions};
 use crate::service::Service;
-use crate::service::node::{Backups, Embedder, Hooks};
+use crate::service::node::{Backups, Embedder, Hooks, Reranker};
 use crate::service::recalls::DueReport;
 use crate::spans::Spans;
 
@@ -120,6 +120,11 @@ impl App {
     /// Sets the operator key from here on. Without one, all operations of operators are refused.
     pub fn set_operator_key(&self, key: Option<OperatorKey>) {
         *self.operator_key.write() = key;
+    }
+
+    /// Sets what orders the first results of searches anew, once.
+    pub fn set_reranker(&self, reranker: Arc<dyn Reranker>) {
+        drop(self.service.reranker.set(reranker));
     }
 
     /// Whether a text is the operator key.

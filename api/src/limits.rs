@@ -69,6 +69,10 @@ pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(2);
 /// Most texts of one batch create in the embedding queue: a large batch must not fill the queue
 /// that all requests share.
 pub(crate) const BATCH_EMBED_AHEAD: usize = 4;
+/// Results that a reranker orders anew.
+pub(crate) const RERANKED: usize = 20;
+/// Bytes of each text that it reads.
+pub(crate) const RERANKED_BYTES_MAX: usize = 4 << 10;
 /// How long a request may wait for the cluster.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 /// How long the response to a write waits until this node reflects it.

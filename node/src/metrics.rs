@@ -283,6 +283,12 @@ const METRICS: &[Metric<u64>] = &[
     ("embedder_failed_total", "Parts of texts that were not embedded.", |s| {
         s.node.embedder.failed.load(Relaxed)
     }),
+    ("reranker_searches_total", "Searches whose first results a reranker ordered.", |s| {
+        s.node.embedder.reranked.load(Relaxed)
+    }),
+    ("reranker_failed_total", "Searches for which the reranker did not respond.", |s| {
+        s.node.embedder.unranked.load(Relaxed)
+    }),
     ("embedder_cached_total", "Texts whose vector was cached.", |s| {
         s.node.embedder.cached.load(Relaxed)
     }),

@@ -25,7 +25,7 @@ use crate::collector::{SpanCollector, SpanCounters};
 use crate::config::{AUTO, Config};
 use crate::credentials::{Credentials, Reloader, expiry_metric};
 use crate::disk::disk_task;
-use crate::embed::Embedders;
+use crate::embed::{Embedders, HttpReranker};
 use crate::engine::{self, Engine};
 use crate::error::{storage_error, text};
 use crate::identity;
@@ -112,6 +112,9 @@ async fn run(
     let sender = Sender::new(raft, reader, Arc::clone(&webhooks));
     let registry = Registry::new();
     let app = new_app(&config, &engine, &embedder, Arc::clone(&webhooks), &registry);
+    if let Some(reranker) = HttpReranker::of(&config.reranker, &embedder.counters)? {
+        app.set_reranker(Arc::new(reranker));
+    }
     start_tasks(&config, &engine, &webhooks, &app, &registry)?;
     app.set_operator_key(credentials.operator_key);
     join_server.open(&app, raft, reader);

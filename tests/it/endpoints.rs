@@ -1,4 +1,4 @@
-//! An endpoint embeds texts. Each text goes to it once; what is down or changes
+//! An endpoint embeds texts, and another one orders results anew. Each text goes to it once; what is down or changes
 //! there fails texts, never memories.
 
 use std::collections::BTreeMap;
@@ -40,7 +40,8 @@ impl Endpoints {
         let (status, model, inputs) =
             (Arc::new(AtomicU16::new(200)), Arc::default(), Arc::default());
         let endpoints = Self { url, status, model, inputs, folder };
-        let routes = Router::new().route("/v1/embeddings", post(embed));
+        let routes =
+            Router::new().route("/v1/embeddings", post(embed)).route("/rerank", post(rerank));
         let routes = routes.with_state(endpoints.clone());
         // A test blocks its own thread while a cluster starts.
         std::thread::spawn(|| {
@@ -101,6 +102,19 @@ async fn embed(
     }
     let status = endpoints.status.load(Ordering::SeqCst).try_into().unwrap();
     (status, Json(json!({"data": [{"embedding": vector}]})))
+}
+
+/// Prefers short texts, and says nothing of the last one.
+async fn rerank(
+    State(endpoints): State<Endpoints>,
+    Json(request): Json<Value>,
+) -> (axum::http::StatusCode, Json<Value>) {
+    let documents = array(&request["documents"]);
+    let result = |(index, text): (usize, &Value)| json!({"index": index, "relevance_score": 1.0 / string(text).len() as f64});
+    let results: Vec<_> =
+        documents.iter().enumerate().take(documents.len() - 1).map(result).collect();
+    let status = endpoints.status.load(Ordering::SeqCst).try_into().unwrap();
+    (status, Json(json!({"results": results})))
 }
 
 fn search(query: &str) -> Value {
@@ -169,4 +183,29 @@ async fn no_cluster_is_created_without_its_endpoint() {
     let mut process = Process::start(&mut command, cluster.data().join("served.log"));
     assert!(!process.ended().await, "no cluster is created");
     assert!(process.log().contains("embeds no text"), "{}", process.log());
+}
+
+#[tokio::test]
+async fn reranker_orders_the_first_results() {
+    let endpoints = Endpoints::start();
+    let url = format!("{}/rerank", endpoints.url);
+    let cluster = options()
+        .env("HEARTH__RERANKER__URL", &url)
+        .env("HEARTH__RERANKER__TIMEOUT_MS", "5000")
+        .start();
+    for label in ["zebra and yak and lion in the zoo", "zebra in the zoo", "zebra", "lion"] {
+        cluster.store(&labelled(label)).await;
+    }
+    let found = cluster.post("/agent/search", &search("zebra and yak and lion")).await;
+    let labels: Vec<_> = array(&found).iter().map(|hit| string(&hit["label"])).collect();
+    let expected = ["lion", "zebra", "zebra and yak and lion in the zoo"];
+    assert_eq!(labels, expected, "what has no relevance is the last: {found}");
+    assert_eq!(float(&found[0]["explain"]["relevance"]), 0.25);
+    assert!(float(&found[0]["score"]) < float(&found[1]["score"]), "scores stay: {found}");
+    endpoints.respond_with(500);
+    let found = cluster.post("/agent/search", &search("zebra and yak and lion")).await;
+    assert_eq!(found[0]["label"], "zebra and yak and lion in the zoo", "the order of scores");
+    assert!(found[0]["explain"]["relevance"].is_null());
+    assert_eq!(cluster.metric("hearth_reranker_failed_total").await, 1.0);
+    assert_eq!(cluster.metric("hearth_reranker_searches_total").await, 1.0);
 }

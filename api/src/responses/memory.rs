@@ -311,6 +311,9 @@ struct Explanation {
     temporal_window: Option<TemporalWindow>,
     #[schema(required)]
     graph: Option<TraversalPath>,
+    /// What the reranker said, by which the first results are ordered. Null without one.
+    #[schema(required)]
+    relevance: Option<f64>,
     /// The same for all results.
     #[serde(flatten)]
     summary: SearchSummary,
@@ -418,6 +421,7 @@ impl Explanation {
             context,
             temporal_window: window,
             graph: traversal,
+            relevance: hit.relevance,
             summary: SearchSummary::new(results),
         }
     }

@@ -1,6 +1,7 @@
 //! Memories: creation, changes, reads by id, search and hot context. A search counts recalls. Also their
 //! neighbours, the graph view, and the check of edges.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use futures::{StreamExt, TryStreamExt, stream};
@@ -10,15 +11,16 @@ use storage::model::edge::Suggestion;
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
 use storage::model::vector::Vector;
+use storage::span::child;
 use storage::{
-    CREATE_TEXT_BYTES_MAX, Filter, FoldCandidates, GraphView, HotRequest, Hygiene, ListRequest,
-    MemoryPatch, Neighbour, NewMemory, Order, Page, Reader, Rejection, SearchRequest,
+    CREATE_TEXT_BYTES_MAX, Filter, FoldCandidates, GraphView, Hit, HotRequest, Hygiene,
+    ListRequest, MemoryPatch, Neighbour, NewMemory, Order, Page, Reader, Rejection, SearchRequest,
     SearchResults, Sort, TEXT_BYTES_MAX, TouchedMemories, View,
 };
 
 use crate::error::{ApiError, ApiResult, ErrorKind};
-use crate::limits::{ALL_MAX, ALL_PAGE, BATCH_EMBED_AHEAD};
-use crate::service::node::TextRole;
+use crate::limits::{ALL_MAX, ALL_PAGE, BATCH_EMBED_AHEAD, RERANKED, RERANKED_BYTES_MAX};
+use crate::service::node::{Reranker, TextRole};
 use crate::service::writes::WriteResult;
 use crate::service::{Session, components};
 
@@ -193,8 +195,18 @@ impl Session {
         };
         request.unreadable = 1.0 - self.service.embedder.known_share(&request.query);
         let has_words = request.vector.is_some();
-        let results =
+        let (query, limit) = (request.query.clone(), request.limit);
+        let reranker = self.service.reranker.get().filter(|_| has_words);
+        if reranker.is_some() {
+            request.limit = limit.max(RERANKED);
+        }
+        let mut results =
             self.read(move |reader, caller| reader.search(caller.tenant, &request)).await?;
+        // If the time comes before the score, the query has nothing to compare texts with.
+        if let Some(reranker) = reranker.filter(|_| !results.window_first) {
+            rerank(&**reranker, query, &mut results.hits).await;
+        }
+        results.hits.truncate(limit);
         self.service.count_search(&self.caller, &results.hits, has_words);
         Ok(results)
     }
@@ -285,4 +297,27 @@ impl Session {
         });
         Ok(check.await?.0)
     }
+}
+
+/// Orders the first results by their relevance, if the reranker responds.
+async fn rerank(reranker: &dyn Reranker, query: String, hits: &mut [Hit]) {
+    let _span = child("rerank");
+    let first = hits.len().min(RERANKED);
+    let first = &mut hits[..first];
+    if first.len() < 2 {
+        return;
+    }
+    let text = |hit: &Hit| {
+        let label = &hit.record.memory.label;
+        label[..label.floor_char_boundary(RERANKED_BYTES_MAX)].to_owned()
+    };
+    let texts = first.iter().map(text).collect();
+    let Some(relevances) = reranker.relevances(query, texts).await else { return };
+    for (hit, relevance) in first.iter_mut().zip(relevances) {
+        hit.relevance = relevance;
+    }
+    // What has no relevance is less than what has one.
+    first.sort_by(|left, right| {
+        right.relevance.partial_cmp(&left.relevance).unwrap_or(Ordering::Equal)
+    });
 }

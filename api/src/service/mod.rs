@@ -19,7 +19,7 @@ pub(crate) mod transfer;
 pub(crate) mod triggers;
 pub(crate) mod writes;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use raft::Handle;
 use storage::model::access::{Access, Caller};
@@ -41,7 +41,7 @@ use crate::limits::{
     reads_max, tenant_reads_max,
 };
 use key_uses::KeyUseBuffer;
-use node::{EmbedScope, Embedder, Hooks, TextRole};
+use node::{EmbedScope, Embedder, Hooks, Reranker, TextRole};
 use recalls::RecallBuffer;
 
 /// The service of one node.
@@ -50,6 +50,7 @@ pub(crate) struct Service {
     reader: Reader,
     raft: Handle,
     embedder: Arc<dyn Embedder>,
+    pub(crate) reranker: OnceLock<Arc<dyn Reranker>>,
     hooks: Arc<dyn Hooks>,
     recalls: RecallBuffer,
     pub(crate) key_uses: KeyUseBuffer,
@@ -118,6 +119,7 @@ impl Service {
             reader,
             raft,
             embedder,
+            reranker: OnceLock::new(),
             hooks,
             recalls: RecallBuffer::default(),
             key_uses: KeyUseBuffer::default(),

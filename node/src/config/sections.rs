@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::config::source::{list, members, node_id, pauses};
 use crate::program::installed;
 
 /// The other keys.
-pub(super) const WITHOUT_DEFAULT: [&str; 23] = [
+pub(super) const WITHOUT_DEFAULT: [&str; 24] = [
     "node.id",
     "node.data",
     "node.tenant",
@@ -37,6 +37,7 @@ pub(super) const WITHOUT_DEFAULT: [&str; 23] = [
     "embedder.library",
     "embedder.threads",
     "embedder.change_per_second",
+    "reranker.key_file",
     "webhooks.key",
     "webhooks.authority",
 ];
@@ -75,6 +76,10 @@ interval_hours = 24
 keep = 7
 log_seconds = 5
 [embedder]
+[reranker]
+url = ""
+model = ""
+timeout_ms = 300
 [webhooks]
 allow = ""
 timeout_ms = 15000
@@ -256,6 +261,20 @@ pub struct Embedder {
     pub threads: usize,
     /// Memories per second that a change of the model embeds at most. If absent, as many as it can.
     pub change_per_second: Option<NonZeroU32>,
+}
+
+/// What orders the first results of searches anew.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reranker {
+    /// URL of its requests. Empty: there is none.
+    pub url: String,
+    /// Name of its model.
+    pub model: String,
+    /// File with the key that it expects as a bearer token.
+    pub key_file: Option<PathBuf>,
+    /// For how long a search waits for it.
+    pub timeout_ms: NonZeroU64,
 }
 
 fn installed_model() -> PathBuf {

@@ -10,6 +10,7 @@ mod manifest;
 mod onnx;
 mod open;
 mod pool;
+mod reranker;
 
 pub use conventions::Conventions;
 pub(crate) use embedders::Embedders;
@@ -18,3 +19,4 @@ pub(crate) use onnx::NO_TELEMETRY;
 pub use onnx::{OnnxRuntime, Session};
 pub(crate) use pool::Counters;
 pub use pool::{EmbeddedPart, Pool, Worker};
+pub(crate) use reranker::HttpReranker;

@@ -97,6 +97,11 @@ pub(crate) struct Counters {
     pub(crate) refused: AtomicBool,
     /// Whether the model in use is not the configured one.
     pub(crate) outdated: AtomicBool,
+    /// Searches whose first results a reranker ordered, and those for which it did not respond.
+    pub(crate) reranked: AtomicU64,
+    pub(crate) unranked: AtomicU64,
+    /// Whether it did not for the last one.
+    pub(crate) reranker_fails: AtomicBool,
 }
 
 impl Default for Counters {
@@ -116,6 +121,9 @@ impl Default for Counters {
             postponed: AtomicU64::default(),
             refused: AtomicBool::default(),
             outdated: AtomicBool::default(),
+            reranked: AtomicU64::default(),
+            unranked: AtomicU64::default(),
+            reranker_fails: AtomicBool::default(),
         }
     }
 }

@@ -67,7 +67,15 @@ impl Reader {
             let score = factors.fused(&weights);
             let record = record.filter(|record| request.filter.matches(&record.memory));
             let (factors, via) = (Some(factors), None);
-            hits.extend(record.map(|record| Hit { record, score, factors, passed, weights, via }));
+            hits.extend(record.map(|record| Hit {
+                record,
+                score,
+                factors,
+                passed,
+                weights,
+                via,
+                relevance: None,
+            }));
         }
         if request.filter.tier == TierFilter::Cold {
             traverse(&snapshot, tenant, request, &thermo, now, &mut hits)?;
@@ -209,6 +217,7 @@ fn traverse(
             passed: Passed::default(),
             weights: thermo.recall,
             via: Some(via),
+            relevance: None,
         }));
     }
     Ok(())

@@ -57,6 +57,8 @@ pub struct Hit {
     pub weights: RecallWeights,
     /// The edge that gave the score, if one did.
     pub via: Option<Traversal>,
+    /// What a reranker says of it.
+    pub relevance: Option<f64>,
 }
 
 /// An edge that passed a share of one result's score to another memory.

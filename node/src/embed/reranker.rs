@@ -1,0 +1,118 @@
+//! A reranker: an endpoint with the interface of Cohere and Jina, `POST {model, query, documents}`, which returns
+//! the relevance of each document. It reads each text together with the query, which vectors cannot.
+//!
+//! A search waits for it only as long as its time limit. Then, and while it fails or is busy, results keep
+//! the order of their scores.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use api::Reranker;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::config;
+use crate::embed::pool::Counters;
+use crate::endpoint::{Endpoint, EndpointClient};
+
+/// Requests under way. Each blocks a thread.
+const REQUESTS_MAX: usize = 16;
+
+/// The configured reranker.
+pub(crate) struct HttpReranker {
+    client: EndpointClient,
+    model: String,
+    requests: Arc<Semaphore>,
+    counters: Arc<Counters>,
+}
+
+#[derive(Deserialize)]
+struct Response {
+    results: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    index: usize,
+    relevance_score: f64,
+}
+
+impl HttpReranker {
+    /// That of the configuration, if it has one.
+    ///
+    /// # Errors
+    /// The URL or the key is not usable.
+    pub(crate) fn of(
+        config: &config::Reranker,
+        counters: &Arc<Counters>,
+    ) -> Result<Option<Self>, String> {
+        let config::Reranker { url, model, key_file, timeout_ms } = config.clone();
+        if url.is_empty() {
+            return Ok(None);
+        }
+        let client = EndpointClient::new(&Endpoint { url, key_file, timeout_ms });
+        let client = client.map_err(|error| format!("reranker: {error}"))?;
+        let requests = Arc::new(Semaphore::new(REQUESTS_MAX));
+        Ok(Some(Self { client, model, requests, counters: Arc::clone(counters) }))
+    }
+}
+
+impl Reranker for HttpReranker {
+    fn relevances(
+        &self,
+        query: String,
+        texts: Vec<String>,
+    ) -> BoxFuture<'static, Option<Vec<Option<f64>>>> {
+        let (client, counters) = (self.client.clone(), Arc::clone(&self.counters));
+        let count = texts.len();
+        let request =
+            json!({"model": self.model, "query": query, "documents": texts, "top_n": count});
+        let permit = Arc::clone(&self.requests).try_acquire_owned();
+        async move {
+            let relevances = match permit {
+                Ok(permit) => {
+                    let send = move || {
+                        let found = relevances(&client, &request, count);
+                        drop(permit);
+                        found
+                    };
+                    let found = tokio::task::spawn_blocking(send).await;
+                    found.unwrap_or_else(|_| Err("the client panicked".into()))
+                }
+                Err(_) => Err(format!("{REQUESTS_MAX} requests are under way")),
+            };
+            let counter = if relevances.is_ok() { &counters.reranked } else { &counters.unranked };
+            counter.fetch_add(1, Ordering::Relaxed);
+            let failed = counters.reranker_fails.swap(relevances.is_err(), Ordering::Relaxed);
+            match &relevances {
+                Ok(_) if failed => tracing::info!("the reranker responds again"),
+                Err(cause) if !failed => tracing::warn!(
+                    cause,
+                    "the reranker does not respond: results keep the order of their scores"
+                ),
+                _ => {}
+            }
+            relevances.ok()
+        }
+        .boxed()
+    }
+}
+
+/// The relevance of each text; `None` of one that the response lacks.
+fn relevances(
+    client: &EndpointClient,
+    request: &Value,
+    count: usize,
+) -> Result<Vec<Option<f64>>, String> {
+    let Response { results } = client.post(request)?;
+    let mut relevances = vec![None; count];
+    for Item { index, relevance_score } in results {
+        let place =
+            relevances.get_mut(index).ok_or("the response names a text that was not sent")?;
+        *place = Some(relevance_score);
+    }
+    Ok(relevances)
+}
