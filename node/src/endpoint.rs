@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use raft::causes;
@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest response.
 const RESPONSE_BYTES_MAX: u64 = 4 << 20;
 
@@ -24,19 +25,8 @@ pub struct Endpoint {
     /// File with the key that it expects as a bearer token; relative to the folder of its manifest.
     #[serde(default)]
     pub(crate) key_file: Option<PathBuf>,
-    /// Time limit of a request, with its response.
-    #[serde(default = "default_timeout")]
-    pub(crate) timeout_ms: NonZeroU64,
-}
-
-fn default_timeout() -> NonZeroU64 {
-    const { NonZeroU64::new(10_000).unwrap() }
-}
-
-impl Endpoint {
-    pub(crate) fn in_folder(self, folder: &Path) -> Self {
-        Self { key_file: self.key_file.map(|file| folder.join(file)), ..self }
-    }
+    /// Time limit of a request, with its response: [`TIMEOUT`] if absent.
+    pub(crate) timeout_ms: Option<NonZeroU64>,
 }
 
 /// Sends requests to an endpoint. Clones share its connections.
@@ -62,7 +52,7 @@ impl EndpointClient {
             key.map(|key| key.trim().to_owned())
                 .map_err(|error| format!("{}: {error}", file.display()))
         });
-        let timeout = Duration::from_millis(timeout_ms.get());
+        let timeout = timeout_ms.map_or(TIMEOUT, |it| Duration::from_millis(it.get()));
         // It connects to the endpoint alone: to no proxy of the environment, and to no other host.
         let mut client = Client::builder().no_proxy().redirect(Policy::none()).timeout(timeout);
         if url.starts_with("http://") {

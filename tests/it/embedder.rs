@@ -81,3 +81,43 @@ async fn end_of_long_text_is_found_by_meaning() {
     assert_eq!(found[0]["label"], story.as_str(), "{} and {}", similarity(0), similarity(1));
     assert!(similarity(0) > 0.15 && similarity(1) < 0.1, "{} and {}", similarity(0), similarity(1));
 }
+
+#[tokio::test]
+#[ignore = "`make soak` makes the model"]
+async fn multilingual_model_finds_facts_in_other_languages() {
+    let folder = cache().join("models/multilingual-e5-small");
+    let cluster =
+        options().real_embedder().env("HEARTH__EMBEDDER__MODEL", folder.to_str().unwrap()).start();
+    let facts = [
+        "用户在市立医院值夜班",
+        "La hija de Ana empieza primaria este otoño",
+        "Ольга не переносит арахис",
+    ];
+    for fact in facts {
+        cluster.store(&labelled(fact)).await;
+    }
+    let questions = ["他做什么工作？", "¿Cuántos años tiene la niña?", "Какие продукты ей вредны?"];
+    for (fact, question) in facts.into_iter().zip(questions) {
+        let query = json!({"query": question, "explain": true});
+        let found = cluster.post("/agent/search", &query).await;
+        let similarity = |at: usize| float(&found[at]["explain"]["similarity"]);
+        assert_eq!(found[0]["label"], fact, "{question} found {found}");
+        let both = (similarity(0), similarity(1));
+        assert!(both.0 > both.1 + 0.1, "{both:?}");
+        assert_eq!(float(&found[0]["explain"]["similarity_weight"]), 0.7, "it knows all scripts");
+    }
+}
+
+#[tokio::test]
+async fn similarity_weighs_less_in_unknown_scripts() {
+    let cluster = options().real_embedder().start();
+    cluster.store(&labelled("用户在市立医院值夜班")).await;
+    for (query, weight) in
+        [("他做什么工作", 0.07), ("nginx怎么配置一", 0.385), ("night shift", 0.7)]
+    {
+        let query = json!({"query": query, "explain": true});
+        let found = cluster.post("/agent/search", &query).await;
+        let found = float(&found[0]["explain"]["similarity_weight"]);
+        assert!((found - weight).abs() < 0.001, "{found} for {query}");
+    }
+}

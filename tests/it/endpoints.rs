@@ -18,7 +18,7 @@ use super::*;
 
 const DIMENSION: usize = 64;
 
-/// The endpoints of a test, and what they were asked for.
+/// The endpoints of a test, and what they embedded.
 #[derive(Clone)]
 struct Endpoints {
     url: String,

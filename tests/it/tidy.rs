@@ -158,7 +158,7 @@ fn libraries_stay_in_their_crates() {
         ("roaring", &["storage/index", "storage"]),
         ("bincode", &["storage"]),
         ("openraft", &["raft"]),
-        ("axum", &["raft", "api", "node"]),
+        ("axum", &["raft", "api", "node", "tests"]),
         ("ort", &["node"]),
         ("rmcp", &["api"]),
         ("tokenizers", &["node"]),

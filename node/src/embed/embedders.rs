@@ -13,7 +13,6 @@ use storage::model::cluster::Model;
 use storage::model::vector::ModelId;
 
 use crate::config;
-use crate::embed::canaries::check_canaries;
 use crate::embed::open::{model_in, open};
 use crate::embed::pool::{Counters, Pool};
 
@@ -37,7 +36,7 @@ impl Embedders {
         let pool = open(config, &config.model, &counters)?;
         // An endpoint may be down while its node starts, which has more to do than to embed.
         if let Err(error) = block_on(pool.find_canaries())
-            && !pool.is_remote()
+            && !pool.is_remote
         {
             return Err(error);
         }
@@ -66,8 +65,7 @@ impl Embedders {
     /// # Errors
     /// It computes other vectors.
     pub(crate) fn check(&self, stored: &Model) -> Result<(), String> {
-        let found = self.model();
-        if found.id == stored.id { check_canaries(stored, &found) } else { Ok(()) }
+        self.current().check_canaries(stored)
     }
 
     /// The embedder of the next model, if it is this one and it is loaded.
@@ -81,12 +79,12 @@ impl Embedders {
     /// If its folder has no such model.
     pub(crate) fn load(&self, model: &Model, folder: &str) -> Result<(), String> {
         let pool = open(&self.config, Path::new(folder), &self.counters)?;
-        block_on(pool.find_canaries())?;
         let found = pool.model();
         if found.id != model.id {
             return Err(format!("{folder} has the model {}, not {}", found.name, model.name));
         }
-        check_canaries(model, &found)?;
+        block_on(pool.find_canaries())?;
+        pool.check_canaries(model)?;
         *self.next.write() = Some(Arc::new(pool));
         Ok(())
     }
@@ -127,7 +125,7 @@ impl Embedder for Embedders {
     }
 
     fn known_share(&self, text: &str) -> f64 {
-        self.current().conventions().known_share(text)
+        self.current().conventions.known_share(text)
     }
 
     fn threads(&self) -> usize {

@@ -79,7 +79,10 @@ impl Manifest {
         let bytes = std::fs::read(&path).map_err(missing(&path))?;
         let text: Text = serde_json::from_slice(&bytes).map_err(missing(&path))?;
         let run = match (text.endpoint, text.pooling) {
-            (Some(endpoint), None) => Run::Http(endpoint.in_folder(folder)),
+            (Some(endpoint), None) => {
+                let key_file = endpoint.key_file.map(|file| folder.join(file));
+                Run::Http(Endpoint { key_file, ..endpoint })
+            }
             (None, Some(pooling)) => {
                 for needed in [MODEL_FILE, TOKENIZER_FILE] {
                     if !text.files.contains_key(needed) {

@@ -1,7 +1,6 @@
 //! Embedders turn texts into vectors. The manifest of the model's folder says whether ONNX Runtime
 //! runs it here or an endpoint elsewhere. Tests have a hashing embedder.
 
-mod canaries;
 mod conventions;
 mod embedders;
 mod hashing;

@@ -53,7 +53,7 @@ impl HttpReranker {
         if url.is_empty() {
             return Ok(None);
         }
-        let client = EndpointClient::new(&Endpoint { url, key_file, timeout_ms });
+        let client = EndpointClient::new(&Endpoint { url, key_file, timeout_ms: Some(timeout_ms) });
         let client = client.map_err(|error| format!("reranker: {error}"))?;
         let requests = Arc::new(Semaphore::new(REQUESTS_MAX));
         Ok(Some(Self { client, model, requests, counters: Arc::clone(counters) }))

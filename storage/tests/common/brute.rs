@@ -8,7 +8,7 @@ use storage::model::heat::Anchor;
 use storage::model::score::{Factors, KEYWORD_OVERLAP_MAX, Passed, RecallWeights, ScoreContext};
 use storage::model::temporal::window;
 use storage::text::form::{TextForm, named_authors, question_term};
-use storage::text::spelling::{is_common, names};
+use storage::text::spelling::{COMMON, names};
 use storage::text::term::TermHash;
 use storage::text::tokenizer::{content_words, words};
 
@@ -199,7 +199,7 @@ impl BruteForce {
             let near = known.iter().filter(|other| {
                 is_corrected
                     && word.len() >= if is_name { 4 } else { 5 }
-                    && !(is_name && is_common(other))
+                    && !(is_name && COMMON.contains(other.as_str()))
                     && differ_by_one_error(&word, other)
             });
             // Of equal ones, the last one wins, so that it is the first in alphabetical order.

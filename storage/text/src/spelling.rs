@@ -18,7 +18,7 @@ const NAME_LETTERS_MIN: usize = 4;
 const LETTERS_MAX: usize = 24;
 
 /// Stems of common English words.
-static COMMON: LazyLock<HashSet<String, RandomState>> = LazyLock::new(|| {
+pub static COMMON: LazyLock<HashSet<String, RandomState>> = LazyLock::new(|| {
     let lines = include_str!("common_words.txt").lines();
     lines.filter(|line| !line.starts_with('#')).map(|word| stem(word).into_owned()).collect()
 });
@@ -29,11 +29,6 @@ pub fn names(query: &str) -> Vec<String> {
         chunk.chars().find(|char| char.is_alphanumeric()).is_some_and(char::is_uppercase)
     };
     words(query.split_whitespace().filter(is_capital))
-}
-
-/// Whether a stem is that of a common English word.
-pub fn is_common(stem: &str) -> bool {
-    COMMON.contains(stem)
 }
 
 /// Whether a word is long enough and has ASCII letters only.
@@ -57,7 +52,7 @@ pub fn correction(
         let is_better = best.as_ref().is_none_or(|(most, first)| {
             found > *most || found == *most && neighbour < first.as_str()
         });
-        if found > 0 && is_better && !(is_name && is_common(neighbour)) {
+        if found > 0 && is_better && !(is_name && COMMON.contains(neighbour)) {
             best = Some((found, neighbour.to_owned()));
         }
     });

@@ -1,4 +1,4 @@
-//! Questions about people in languages other than English. Each fact is told of each person, so that the name
+//! Questions about people in languages other than English. Each fact is stated of each person, so that the name
 //! alone does not answer, and few questions have the other words of their fact.
 
 use crate::{Question, Set};
