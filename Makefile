@@ -23,7 +23,7 @@ BUILD := deploy/setup/packages.sh && python3 deploy/setup/build.py
 BIN := $(CACHE)/bin/hearth
 DENY := "$(CACHE)/deny/bin/cargo-deny" --log-level error
 
-.PHONY: demo test test-ui test-deploy dashboard lint audit build release image bin install conformance bench bench-large eval eval-peers soak setup env
+.PHONY: demo test test-ui test-deploy dashboard lint audit build release image bin install conformance bench bench-large model eval eval-peers soak setup env
 
 demo:
 	@$(BUILD) hearth
@@ -191,6 +191,9 @@ soak: setup
 	    --features failpoints --test it deliveries -- --nocapture
 	@HEARTH_EXAMPLES=100 HEARTH_PHASES=examples,coverage,fuzzing cargo test --quiet --release -p tests \
 	    --features failpoints --test it openapi::responses -- --nocapture
+	@$(MAKE) --no-print-directory model
+	@cargo test --quiet --release -p tests \
+	    --features failpoints --test it embedder::multilingual -- --ignored --nocapture
 	@deploy/setup/node.sh "$(CACHE)" tests/azurite azurite
 	@cargo test --quiet --release -p tests \
 	    --features failpoints --test it backup_buckets -- --ignored --nocapture
@@ -204,6 +207,11 @@ soak: setup
 	    --features failpoints --test it idle_tenants -- --nocapture
 	@HEARTH_INPUTS=500000 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it fuzz:: -- --nocapture
+
+# Another embedding model in the cache; docs/models.md says for whom. MODEL=english is the one of `make setup`.
+MODEL ?= multilingual
+model:
+	@deploy/setup/packages.sh && python3 deploy/setup/fetch_model.py "$(CACHE)" --model $(MODEL)
 
 setup:
 	@$(BUILD) setup
