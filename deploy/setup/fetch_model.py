@@ -104,6 +104,7 @@ MULTILINGUAL_MANIFEST = {
     "max_tokens": 512,
     "query_prefix": "query: ",
     "passage_prefix": "passage: ",
+    "evidence_cosine": 0.3,
     "pooling": "pooled-output",
     "files": {
         "model.onnx": "2be320395f4762faf02bc76dd78699daf6903bf31086fa36ff09867cc3f9357b",

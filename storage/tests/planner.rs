@@ -3,7 +3,7 @@
 
 use storage::model::access::{Policy, Rule, Rules};
 use storage::model::id::KeyId;
-use storage::model::score::KEYWORD_OVERLAP_MAX;
+use storage::model::score::{KEYWORD_OVERLAP_MAX, Reading};
 use storage::model::tenant::Role;
 
 use crate::common::brute::{self, BruteForce, Candidate};
@@ -155,7 +155,7 @@ fn search_equals_brute_force_over_fifty_thousand() {
                     filter: filter.clone(),
                     home_namespace: (round % 2 == 0).then(|| "default".into()),
                     limit: 10,
-                    unreadable: [0.0, 0.25, 1.0][at % 3],
+                    reading: Reading { unreadable: [0.0, 0.25, 1.0][at % 3], ..Reading::default() },
                     ..SearchRequest::default()
                 };
                 let expected = brute.best(&request, &thermo, Timestamp(now));

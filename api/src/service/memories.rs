@@ -193,7 +193,7 @@ impl Session {
                 Some(components(&self.service.embed(&self.caller, TextRole::Query, text).await?)?)
             }
         };
-        request.unreadable = 1.0 - self.service.embedder.known_share(&request.query);
+        request.reading = self.service.embedder.reading(&request.query);
         let has_words = request.vector.is_some();
         let (query, limit) = (request.query.clone(), request.limit);
         let reranker = self.service.reranker.get().filter(|_| has_words);

@@ -5,6 +5,7 @@ use futures::future::BoxFuture;
 use storage::model::access::Caller;
 use storage::model::cluster::Model;
 use storage::model::id::{KeyId, TenantId, TriggerId};
+use storage::model::score::Reading;
 use storage::model::trigger::SealedSecret;
 use storage::model::vector::ModelId;
 
@@ -73,8 +74,8 @@ pub trait Embedder: Send + Sync {
         text: String,
     ) -> BoxFuture<'_, Result<Embedded, EmbedError>>;
 
-    /// The share of a text's letters whose script the model knows, from 0 to 1.
-    fn known_share(&self, text: &str) -> f64;
+    /// How the model reads a query.
+    fn reading(&self, query: &str) -> Reading;
 
     /// Number of texts that are embedded at the same time: 1 or more.
     fn threads(&self) -> usize;

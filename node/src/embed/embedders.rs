@@ -10,6 +10,7 @@ use futures::executor::block_on;
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
 use storage::model::cluster::Model;
+use storage::model::score::Reading;
 use storage::model::vector::ModelId;
 
 use crate::config;
@@ -124,8 +125,8 @@ impl Embedder for Embedders {
         .boxed()
     }
 
-    fn known_share(&self, text: &str) -> f64 {
-        self.current().conventions.known_share(text)
+    fn reading(&self, query: &str) -> Reading {
+        self.current().conventions.reading(query)
     }
 
     fn threads(&self) -> usize {

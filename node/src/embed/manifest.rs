@@ -36,6 +36,7 @@ struct Text {
     #[serde(default)]
     passage_prefix: String,
     scripts: Option<Vec<String>>,
+    evidence_cosine: Option<f64>,
     pooling: Option<Pooling>,
     endpoint: Option<Endpoint>,
     #[serde(default)]
@@ -118,7 +119,8 @@ impl Manifest {
         };
         let mut id = [0; 8];
         id.copy_from_slice(&identity.finalize()[..8]);
-        let conventions = Conventions::new(prefixes, mean, text.scripts).map_err(missing(&path))?;
+        let conventions = Conventions::new(prefixes, mean, text.scripts, text.evidence_cosine)
+            .map_err(missing(&path))?;
         Ok(Self {
             folder: folder.to_owned(),
             model: Model::new(ModelId(id), text.model, text.dimension),

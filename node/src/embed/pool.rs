@@ -331,7 +331,7 @@ mod tests {
 
     fn pool() -> Pool {
         let prefixes = ["query: ", "passage: "].map(String::from);
-        let conventions = Conventions::new(prefixes, None, None).unwrap();
+        let conventions = Conventions::new(prefixes, None, None, None).unwrap();
         Pool::start(hashing::model(26), conventions, vec![Box::new(Letters)])
     }
 

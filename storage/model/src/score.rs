@@ -100,10 +100,11 @@ impl Factors {
             * (1.0 + self.namespace_boost)
     }
 
-    /// How well the memory matches the query, whatever its heat: its similarity, which counts `trust` times, plus
-    /// the share of the query's words that it has.
-    pub fn evidence(&self, trust: f64) -> f64 {
-        self.similarity * trust + self.own / KEYWORD_OVERLAP_MAX
+    /// How well the memory matches the query, whatever its heat: its similarity, plus the share of the query's words
+    /// that it has. If the similarity counts less, their sum counts more.
+    pub fn evidence(&self, reading: Reading) -> f64 {
+        let similarity = self.similarity * reading.evidence_scale * reading.trust();
+        2.0 * (similarity + self.own / KEYWORD_OVERLAP_MAX) / (1.0 + reading.trust())
     }
 
     /// The score of this memory with heat 0.
@@ -185,6 +186,31 @@ impl ScoreContext {
     }
 }
 
+/// How a model reads a query.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reading {
+    /// Share of its letters that the model cannot read, from 0 to 1.
+    pub unreadable: f64,
+    /// What the similarities of this model are multiplied by, to be as good an evidence as those of others.
+    pub evidence_scale: f64,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self { unreadable: 0.0, evidence_scale: 1.0 }
+    }
+}
+
+impl Reading {
+    /// How much the similarity counts for a query of which the model can read no letter.
+    const UNREADABLE_TRUST: f64 = 0.1;
+
+    /// How much the similarity of the query counts, from 0 to 1.
+    pub fn trust(self) -> f64 {
+        1.0 - self.unreadable * (1.0 - Self::UNREADABLE_TRUST)
+    }
+}
+
 /// Whether memories that a search found may answer its query. Calibrated with the questions of `make eval`,
 /// put where the answer is and where it is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -202,8 +228,8 @@ impl Evidence {
     const STRONG: f64 = 1.0;
 
     /// The level of a memory. What another memory replaces is no answer.
-    pub fn of(factors: &Factors, trust: f64) -> Self {
-        match factors.evidence(trust) {
+    pub fn of(factors: &Factors, reading: Reading) -> Self {
+        match factors.evidence(reading) {
             _ if factors.superseded_factor != 1.0 => Self::None,
             value if value >= Self::STRONG => Self::Strong,
             value if value >= Self::WEAK => Self::Weak,
@@ -281,18 +307,24 @@ mod tests {
 
     #[test]
     fn evidence_is_similarity_and_words() {
-        let of = |similarity, own| Evidence::of(&factors([similarity, 0.9, own, 0.4, 0.1]), 1.0);
+        let of = |similarity, own| {
+            Evidence::of(&factors([similarity, 0.9, own, 0.4, 0.1]), Reading::default())
+        };
         assert_eq!([of(0.49, 0.0), of(0.0, 4.9)], [Evidence::None; 2]);
         assert_eq!([of(0.5, 0.0), of(0.3, 2.1), of(-0.1, 10.0)], [Evidence::Weak; 3]);
         assert_eq!([of(0.5, 5.0), of(0.0, 10.0)], [Evidence::Strong; 2]);
         let old = Factors { superseded_factor: 0.3, ..factors([0.9, 0.9, 10.0, 0.0, 0.0]) };
         assert_eq!(
-            Evidence::of(&old, 1.0),
+            Evidence::of(&old, Reading::default()),
             Evidence::None,
             "what another one replaces is no answer"
         );
-        let unread = Evidence::of(&factors([0.9, 0.9, 0.0, 0.0, 0.0]), 0.1);
-        assert_eq!(unread, Evidence::None, "a similarity that means little");
+        let unread = Reading { unreadable: 1.0, ..Reading::default() };
+        let of = |similarity, own| Evidence::of(&factors([similarity, 0.9, own, 0.0, 0.0]), unread);
+        assert_eq!(of(0.9, 0.0), Evidence::None, "a similarity that means little");
+        assert_eq!([of(0.0, 2.8), of(0.0, 5.6)], [Evidence::Weak, Evidence::Strong], "words do");
+        let scaled = Reading { evidence_scale: 1.5, ..Reading::default() };
+        assert_eq!(Evidence::of(&factors([0.34, 0.9, 0.0, 0.0, 0.0]), scaled), Evidence::Weak);
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Reader {
         let now = engine.clock();
         let thermo = engine.thermo(tenant);
         let mut weights = thermo.recall;
-        weights.similarity_weight *= request.trust();
+        weights.similarity_weight *= request.reading.trust();
         let plan = child("plan").in_scope(|| SearchPlan::new(&index, request, weights, now));
         let exact_max = engine.registry.exact_max;
         let Ran { mut best, mut archived, used_graph } = plan.run(exact_max);
@@ -103,7 +103,7 @@ fn evidence(request: &SearchRequest, hits: &[Hit], window_first: Option<&Window>
         return if hits.first().is_some_and(is_inside) { Evidence::Strong } else { Evidence::None };
     }
     let first = hits.iter().take(EVIDENT_HITS).filter_map(|hit| hit.factors.as_ref());
-    first.map(|factors| Evidence::of(factors, request.trust())).max().unwrap_or(Evidence::None)
+    first.map(|factors| Evidence::of(factors, request.reading)).max().unwrap_or(Evidence::None)
 }
 
 /// Number of archived memories that may answer the query and would be among the results.
@@ -122,7 +122,7 @@ fn cold_matches(
         let better = hits.iter().filter(is_first).filter(|hit| hit.score >= score).count();
         place + better < request.limit
             && request.min_score.is_none_or(|lowest| score >= lowest)
-            && (window_first.is_some() || Evidence::of(&factors, request.trust()) > Evidence::None)
+            && (window_first.is_some() || Evidence::of(&factors, request.reading) > Evidence::None)
     };
     let archived = archived.into_sorted().map(|(_, factors)| factors).enumerate();
     archived.filter(|it| matches(*it)).count()

@@ -12,7 +12,7 @@ use index::overlaps::OverlapTerms;
 use jiff::tz::TimeZone;
 use model::id::{MemoryId, Timestamp};
 use model::memory::MemoryRecord;
-use model::score::{Evidence, Factors, Passed, RecallWeights, rounded};
+use model::score::{Evidence, Factors, Passed, Reading, RecallWeights, rounded};
 use model::sq8::Code;
 use model::temporal::{Window, window};
 use text::form::named_authors;
@@ -28,8 +28,8 @@ pub struct SearchRequest {
     pub query: String,
     /// Unit vector of the query. `None` for an empty query: all similarities are 0.
     pub vector: Option<Vec<f32>>,
-    /// Share of the query's letters that the model cannot read, from 0 to 1: the similarity means little then.
-    pub unreadable: f64,
+    /// How the model reads the query.
+    pub reading: Reading,
     /// Which memories to search.
     pub filter: Filter,
     /// Namespace of the caller. Its memories get a boost.
@@ -98,17 +98,8 @@ pub struct SearchResults {
     pub cold_matches: usize,
 }
 
-/// How much the similarity counts for a query of which the model can read no letter.
-const UNREADABLE_SIMILARITY: f64 = 0.1;
 /// How much a word counts that only names a relative time.
 const TIME_WORD_WEIGHT: f64 = 0.3;
-
-impl SearchRequest {
-    /// How much the similarity of this query counts, from 0 to 1.
-    pub(super) fn trust(&self) -> f64 {
-        1.0 - self.unreadable * (1.0 - UNREADABLE_SIMILARITY)
-    }
-}
 
 /// Numbers of executed searches.
 #[derive(Debug, Default)]

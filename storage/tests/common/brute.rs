@@ -71,7 +71,7 @@ impl BruteForce {
         now: Timestamp,
     ) -> Vec<(f64, MemoryId)> {
         let mut weights = thermo.recall;
-        weights.similarity_weight *= 1.0 - 0.9 * request.unreadable;
+        weights.similarity_weight *= 1.0 - 0.9 * request.reading.unreadable;
         let window = window(&request.query, now, &TimeZone::UTC);
         let time_words = window.as_ref().map(|window| window.words(&request.query));
         let query_words = self.query_words(request, &time_words.unwrap_or_default());

@@ -263,7 +263,7 @@ fn search(
     let request = SearchRequest {
         query: question.text.clone(),
         vector: Some(vectors.of(TextRole::Query, &question.text)),
-        unreadable: 1.0 - vectors.conventions.known_share(&question.text),
+        reading: vectors.conventions.reading(&question.text),
         filter: Filter { namespace: Some(namespace), ..Filter::default() },
         limit: LIMIT,
         ..SearchRequest::default()
