@@ -5,17 +5,19 @@ use std::io::{self, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use raft::causes;
 use reqwest::Client;
+use storage::model::cluster::Model;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::config::{Config, Operator};
 use crate::credentials::{Credentials, read_operator_key};
 use crate::disk::Disk;
-use crate::embed::Embedders;
+use crate::embed::{Embedders, HttpReranker};
 use crate::error::{cannot, text};
 use crate::identity;
 use crate::join::configured_id;
@@ -32,6 +34,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// What was found, or what is wrong and how to mend it.
 pub(crate) type CheckResult = Result<String, String>;
 
+fn model(config: &Config) -> CheckResult {
+    let Model { name, canaries, .. } = Embedders::start(&config.embedder)?.model();
+    match canaries.is_empty() {
+        true => Err(format!("{name}: its endpoint embeds no text, as the log says")),
+        false => Ok(name),
+    }
+}
+
 /// The name of each check, and its result.
 pub(crate) async fn check(config: &Config) -> Vec<(&'static str, CheckResult)> {
     let mut results = vec![
@@ -43,8 +53,12 @@ pub(crate) async fn check(config: &Config) -> Vec<(&'static str, CheckResult)> {
         ("data folder", data_folder(config)),
         ("cluster key", cluster_key(config)),
         ("place of backups", place_of_backups(config)),
-        ("model", Embedders::start(&config.embedder).map(|embedders| embedders.model().name)),
+        ("model", model(config)),
     ];
+    if !config.reranker.url.is_empty() {
+        let reranker = HttpReranker::of(&config.reranker, &Arc::default());
+        results.push(("reranker", reranker.map(|_| config.reranker.url.clone())));
+    }
     let Config { public, operator, peer, .. } = config;
     for (name, address) in [("public listener", public.listen), ("peer listener", peer.listen)] {
         results.push((name, listener(address)));

@@ -1,20 +1,20 @@
 //! An endpoint that the operator runs or pays for, and that reads texts: of embeddings, or of a reranker.
 
-use std::io::Read;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use raft::causes;
-use reqwest::blocking::Client;
+use reqwest::Client;
 use reqwest::redirect::Policy;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use url::Url;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest response.
-const RESPONSE_BYTES_MAX: u64 = 4 << 20;
+const RESPONSE_BYTES_MAX: usize = 4 << 20;
 
 /// Where it is.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -29,11 +29,19 @@ pub struct Endpoint {
     pub(crate) timeout_ms: Option<NonZeroU64>,
 }
 
+/// Why a request failed. The cause is for the log: it has neither texts nor keys.
+pub(crate) enum EndpointError {
+    /// The endpoint rejects this text: another one may succeed.
+    Rejects(String),
+    /// It does not respond as it should.
+    Unavailable(String),
+}
+
 /// Sends requests to an endpoint. Clones share its connections.
 #[derive(Clone)]
 pub(crate) struct EndpointClient {
     client: Client,
-    url: String,
+    url: Url,
     key: Option<String>,
 }
 
@@ -42,10 +50,12 @@ impl EndpointClient {
     /// The URL is not usable, or the key cannot be read.
     pub(crate) fn new(endpoint: &Endpoint) -> Result<Self, String> {
         let Endpoint { url, key_file, timeout_ms } = endpoint;
-        if !(url.starts_with("http://") || url.starts_with("https://")) {
-            return Err(format!(
-                "{url:?} is no URL of an endpoint: it begins with https:// or http://"
-            ));
+        let url = Url::parse(url).map_err(|error| format!("the URL of an endpoint: {error}"))?;
+        let has_credentials = !url.username().is_empty() || url.password().is_some();
+        if !["http", "https"].contains(&url.scheme()) || !url.has_host() || has_credentials {
+            return Err("the URL of an endpoint begins with https:// or http://, and has no \
+                        credentials: key_file names the file with its key"
+                .into());
         }
         let key = key_file.as_ref().map(|file| {
             let key = std::fs::read_to_string(file);
@@ -55,34 +65,45 @@ impl EndpointClient {
         let timeout = timeout_ms.map_or(TIMEOUT, |it| Duration::from_millis(it.get()));
         // It connects to the endpoint alone: to no proxy of the environment, and to no other host.
         let mut client = Client::builder().no_proxy().redirect(Policy::none()).timeout(timeout);
-        if url.starts_with("http://") {
+        if url.scheme() == "http" {
             // It needs no authority, and a machine may have none.
             client = client.tls_certs_only([]);
         }
-        // A thread of tokio may not block.
-        let built = std::thread::spawn(|| client.build()).join();
-        let client = built.map_err(|_| format!("{url}: its client panicked"))?;
-        let client = client.map_err(|error| format!("{url}: {}", causes(&error)))?;
-        Ok(Self { client, url: url.clone(), key: key.transpose()? })
+        let client = client.build().map_err(|error| causes(&error))?;
+        Ok(Self { client, url, key: key.transpose()? })
     }
 
-    /// The response to a request. Blocks for the time limit at most.
-    ///
-    /// # Errors
-    /// The cause, for the log. It contains neither texts nor the key.
-    pub(crate) fn post<R: DeserializeOwned>(&self, request: &Value) -> Result<R, String> {
-        let mut sent = self.client.post(&self.url).json(request);
+    /// The response to a request.
+    pub(crate) async fn post<R: DeserializeOwned>(
+        &self,
+        request: &Value,
+    ) -> Result<R, EndpointError> {
+        // Without a query, which may have a key.
+        let place = format!("{}{}", self.url.origin().ascii_serialization(), self.url.path());
+        let unavailable = |cause: String| EndpointError::Unavailable(format!("{place}: {cause}"));
+        let failed = |error: reqwest::Error| unavailable(causes(&error.without_url()));
+        let mut sent = self.client.post(self.url.clone()).json(request);
         if let Some(key) = &self.key {
             sent = sent.bearer_auth(key);
         }
-        let failed = |cause: String| format!("{}: {cause}", self.url);
-        let response = sent.send().map_err(|error| failed(causes(&error.without_url())))?;
-        if !response.status().is_success() {
-            return Err(failed(format!("status {}", response.status().as_u16())));
+        let mut response = sent.send().await.map_err(failed)?;
+        match response.status().as_u16() {
+            200..300 => {}
+            status @ (400 | 413 | 422) => {
+                return Err(EndpointError::Rejects(format!("{place}: status {status}")));
+            }
+            status => return Err(unavailable(format!("status {status}"))),
         }
         let mut body = Vec::new();
-        let read = response.take(RESPONSE_BYTES_MAX).read_to_end(&mut body);
-        read.map_err(|error| failed(error.to_string()))?;
-        serde_json::from_slice(&body).map_err(|error| failed(format!("unusable response: {error}")))
+        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+            if body.len() + chunk.len() > RESPONSE_BYTES_MAX {
+                return Err(unavailable(format!("more than {RESPONSE_BYTES_MAX} bytes")));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        // The text of the error may quote the response.
+        serde_json::from_slice(&body).map_err(|error| {
+            unavailable(format!("the response is unusable at column {}", error.column()))
+        })
     }
 }

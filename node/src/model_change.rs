@@ -83,11 +83,6 @@ impl ModelChanges {
         // Before the state is read.
         let was_newest = self.raft.staleness().is_some();
         let Some(cluster) = self.reader.cluster().map_err(text)? else { return Ok(()) };
-        if !self.embedders.has_canaries().await {
-            tokio::time::sleep(RETRY_INTERVAL).await;
-            return Ok(());
-        }
-        self.embedders.check(&cluster.model)?;
         let (next, current) = (self.reader.models().map_err(text)?.next, self.embedders.model());
         if cluster.model.id != current.id {
             // The configured model may be the next one: the switch is in the log.
@@ -104,7 +99,19 @@ impl ModelChanges {
             self.load(&next).await;
         }
         if let Some(pool) = self.embedders.next(next.model.id) {
-            return self.advance(&next, &pool).await;
+            // Its endpoint may respond later.
+            if let Err(error) = pool.find_canaries().await {
+                tracing::debug!(error, "the next model is not ready");
+                return Ok(());
+            }
+            match pool.verify(&next.model) {
+                Ok(()) => return self.advance(&next, &pool).await,
+                Err(error) => {
+                    tracing::error!(error, "the next model is not used");
+                    self.refuse(Some(next.model.id));
+                    self.embedders.unload();
+                }
+            }
         }
         if next.ready.contains(&self.node) {
             self.submit(PostponeModelSwitch(Some(self.node))).await;

@@ -103,9 +103,7 @@ async fn run(
         engine::open(&config, tls, serve_peers, boot, indexed, joining.as_ref())
     })?;
     let Engine { raft, reader, .. } = &engine;
-    if let Some(cluster) = reader.cluster().map_err(text)? {
-        embedder.check(&cluster.model)?;
-    }
+    embedder.follow(reader.clone());
     tokio::spawn(name_cluster(reader.clone()));
 
     let webhooks = Arc::new(Webhooks::new(&config.webhooks)?);

@@ -1,10 +1,11 @@
-//! An endpoint embeds texts, and another one orders results anew. Each text goes to it once; what is down or changes
+//! An endpoint embeds texts, and another one orders results anew. Each text goes to it once; what is down, slow or another model
 //! there fails texts, never memories.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -17,13 +18,17 @@ use super::membership::wipe;
 use super::*;
 
 const DIMENSION: usize = 64;
+const FIRST: &str = "letters";
+const SECOND: &str = "other-letters";
 
 /// The endpoints of a test, and what they embedded.
 #[derive(Clone)]
 struct Endpoints {
     url: String,
-    /// Status of their responses.
+    /// Status of their responses, but to requests for the second model.
     status: Arc<AtomicU16>,
+    /// Milliseconds before them.
+    delay: Arc<AtomicU16>,
     /// Number of the model that embeds.
     model: Arc<AtomicU16>,
     /// How often each text was embedded.
@@ -37,9 +42,9 @@ impl Endpoints {
         listener.set_nonblocking(true).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let folder = Arc::new(TempDir::new().unwrap());
-        let (status, model, inputs) =
-            (Arc::new(AtomicU16::new(200)), Arc::default(), Arc::default());
-        let endpoints = Self { url, status, model, inputs, folder };
+        let status = Arc::new(AtomicU16::new(200));
+        let (delay, model, inputs) = Default::default();
+        let endpoints = Self { url, status, delay, model, inputs, folder };
         let routes =
             Router::new().route("/v1/embeddings", post(embed)).route("/rerank", post(rerank));
         let routes = routes.with_state(endpoints.clone());
@@ -55,17 +60,24 @@ impl Endpoints {
         endpoints
     }
 
-    /// The variable with a folder whose manifest names the endpoint.
-    fn environment(&self) -> [(&'static str, String); 1] {
+    /// A folder whose manifest names the endpoint and a model.
+    fn model_folder(&self, model: &str) -> String {
         let manifest = json!({
-            "model": "letters", "dimension": DIMENSION, "max_tokens": 4096,
+            "model": model, "dimension": DIMENSION, "max_tokens": 4096,
             "query_prefix": "query: ", "passage_prefix": "passage: ",
             "endpoint": {"url": format!("{}/v1/embeddings", self.url), "key_file": "key",
-                "timeout_ms": 5000},
+                "timeout_ms": 1500},
         });
-        std::fs::write(self.folder.path().join("key"), "secret\n").unwrap();
-        std::fs::write(self.folder.path().join("manifest.json"), manifest.to_string()).unwrap();
-        [("HEARTH__EMBEDDER__MODEL", self.folder.path().to_str().unwrap().to_owned())]
+        let folder = self.folder.path().join(model);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("key"), "secret\n").unwrap();
+        std::fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
+        folder.to_str().unwrap().to_owned()
+    }
+
+    /// The variable with the folder of the first model.
+    fn environment(&self) -> [(&'static str, String); 1] {
+        [("HEARTH__EMBEDDER__MODEL", self.model_folder(FIRST))]
     }
 
     fn options(&self) -> Options {
@@ -82,39 +94,41 @@ impl Endpoints {
     }
 }
 
+type Responded = (axum::http::StatusCode, Json<Value>);
+
+impl Endpoints {
+    async fn respond(&self, body: Value) -> Responded {
+        tokio::time::sleep(Duration::from_millis(self.delay.load(Ordering::SeqCst).into())).await;
+        (self.status.load(Ordering::SeqCst).try_into().unwrap(), Json(body))
+    }
+}
+
 /// Counts letters. Each model counts them in other components.
 async fn embed(
     State(endpoints): State<Endpoints>,
     headers: HeaderMap,
     Json(request): Json<Value>,
-) -> (axum::http::StatusCode, Json<Value>) {
-    assert_eq!(
-        (&headers["authorization"], &request["model"]),
-        (&"Bearer secret".parse().unwrap(), &json!("letters"))
-    );
+) -> Responded {
+    assert_eq!(headers["authorization"], "Bearer secret");
     let text = string(&request["input"][0]);
     *endpoints.inputs.lock().unwrap().entry(text.into()).or_default() += 1;
-    let model = usize::from(endpoints.model.load(Ordering::SeqCst));
+    let is_first = request["model"] == FIRST;
+    let model = if is_first { endpoints.model.load(Ordering::SeqCst).into() } else { 2 };
     let mut vector = vec![0.01; DIMENSION];
     let without_prefix = text.split_once(": ").map_or(text, |(_, rest)| rest);
     for letter in without_prefix.chars().filter(|letter| letter.is_alphabetic()) {
-        vector[(letter as usize + 7 * model * (letter as usize % 3 + 1)) % DIMENSION] += 1.0;
+        let letter = letter as usize;
+        vector[(letter + 7 * model * (letter % 3 + 1)) % DIMENSION] += 1.0;
     }
-    let status = endpoints.status.load(Ordering::SeqCst).try_into().unwrap();
-    (status, Json(json!({"data": [{"embedding": vector}]})))
+    let body = json!({"data": [{"embedding": vector}]});
+    if is_first { endpoints.respond(body).await } else { (StatusCode::OK, Json(body)) }
 }
 
-/// Prefers short texts, and says nothing of the last one.
-async fn rerank(
-    State(endpoints): State<Endpoints>,
-    Json(request): Json<Value>,
-) -> (axum::http::StatusCode, Json<Value>) {
-    let documents = array(&request["documents"]);
+/// Prefers short texts.
+async fn rerank(State(endpoints): State<Endpoints>, Json(request): Json<Value>) -> Responded {
     let result = |(index, text): (usize, &Value)| json!({"index": index, "relevance_score": 1.0 / string(text).len() as f64});
-    let results: Vec<_> =
-        documents.iter().enumerate().take(documents.len() - 1).map(result).collect();
-    let status = endpoints.status.load(Ordering::SeqCst).try_into().unwrap();
-    (status, Json(json!({"results": results})))
+    let results: Vec<_> = array(&request["documents"]).iter().enumerate().map(result).collect();
+    endpoints.respond(json!({"results": results})).await
 }
 
 fn search(query: &str) -> Value {
@@ -137,16 +151,67 @@ async fn endpoint_embeds_each_text_once_for_all_nodes() {
     assert_eq!(endpoints.embedded("query: zebra"), 3);
 }
 
+/// Creates a memory, which is rejected since the text is not embedded.
+async fn assert_unavailable(node: &Node) {
+    let response = node.send(Method::POST, "/agent/nodes", &labelled("yak")).await;
+    response.assert_error(503, "embedder_unavailable");
+}
+
+async fn is_stored_again(node: &Node) {
+    let stored = async || node.send(Method::POST, "/agent/nodes", &labelled("yak")).await;
+    eventually("texts are embedded again", stored, |response| response.status.is_success()).await;
+}
+
 #[tokio::test]
-async fn another_model_behind_the_endpoint_stops_the_node() {
+async fn another_model_behind_the_endpoint_embeds_nothing() {
     let endpoints = Endpoints::start();
     let cluster = endpoints.options().start();
+    let id = cluster.store(&labelled("zebra crossing")).await;
     cluster.kill();
     endpoints.model.store(1, Ordering::SeqCst);
-    let log = cluster.failed_start(&[]).await;
-    assert!(log.contains("computes other vectors than those of the memories"), "{log}");
-    endpoints.model.store(0, Ordering::SeqCst);
     cluster.restart().await;
+    assert_unavailable(&cluster).await;
+    let log = std::fs::read_to_string(cluster.data().join("served.log")).unwrap();
+    assert!(log.contains("computes other vectors than those of the memories"), "{log}");
+    assert_eq!(cluster.get(&format!("/agent/nodes/{id}")).await["label"], "zebra crossing");
+    endpoints.model.store(0, Ordering::SeqCst);
+    is_stored_again(&cluster).await;
+}
+
+#[tokio::test]
+async fn model_of_a_dead_endpoint_can_be_left() {
+    let endpoints = Endpoints::start();
+    let cluster = endpoints.options().start();
+    cluster.store(&labelled("zebra crossing")).await;
+    endpoints.respond_with(500);
+    cluster.kill();
+    cluster.restart().await;
+    let folder = endpoints.model_folder(SECOND);
+    let change = cluster.ops_request(Method::POST, "/cluster/model");
+    change.json(&json!({"folder": folder})).send().await.ok();
+    let model = async || super::model_change::model(&cluster).await;
+    eventually("the model has changed", model, |model| model["model"]["name"] == SECOND).await;
+    is_stored_again(&cluster).await;
+    let found = cluster.post("/agent/search", &search("zebra")).await;
+    assert!(float(&found[0]["explain"]["similarity"]) > 0.5, "{found}");
+}
+
+#[tokio::test]
+async fn slow_endpoint_holds_no_request_for_long() {
+    let endpoints = Endpoints::start();
+    let url = format!("{}/rerank", endpoints.url);
+    let options = endpoints.options().env("HEARTH__RERANKER__URL", &url);
+    let cluster = options.env("HEARTH__RERANKER__TIMEOUT_MS", "200").start();
+    for label in ["zebra", "zebra crossing"] {
+        cluster.store(&labelled(label)).await;
+    }
+    cluster.post("/agent/search", &search("zebra")).await;
+    endpoints.delay.store(60_000, Ordering::SeqCst);
+    // The vector of the query is cached.
+    let found = cluster.post("/agent/search", &search("zebra")).await;
+    assert!(found[0]["explain"]["relevance"].is_null(), "{found}");
+    assert_eq!(cluster.metric("hearth_reranker_failed_total").await, 1.0);
+    assert_unavailable(&cluster).await;
 }
 
 #[tokio::test]
@@ -154,20 +219,15 @@ async fn endpoint_that_is_down_fails_texts_alone() {
     let endpoints = Endpoints::start();
     let cluster = endpoints.options().start();
     let id = cluster.store(&labelled("zebra crossing")).await;
-    let rejected = async || {
-        let response = cluster.send(Method::POST, "/agent/nodes", &labelled("yak")).await;
-        response.assert_error(503, "embedder_unavailable");
-    };
     endpoints.respond_with(500);
-    rejected().await;
+    assert_unavailable(&cluster).await;
     cluster.kill();
     cluster.restart().await;
-    rejected().await;
+    assert_unavailable(&cluster).await;
     assert_eq!(cluster.get(&format!("/agent/nodes/{id}")).await["label"], "zebra crossing");
     assert!(cluster.metric("hearth_embedder_failed_total").await > 0.0);
     endpoints.respond_with(200);
-    let stored = async || cluster.send(Method::POST, "/agent/nodes", &labelled("yak")).await;
-    eventually("texts are embedded again", stored, |response| response.status.is_success()).await;
+    is_stored_again(&cluster).await;
 }
 
 #[tokio::test]
@@ -198,8 +258,10 @@ async fn reranker_orders_the_first_results() {
     }
     let found = cluster.post("/agent/search", &search("zebra and yak and lion")).await;
     let labels: Vec<_> = array(&found).iter().map(|hit| string(&hit["label"])).collect();
-    let expected = ["lion", "zebra", "zebra and yak and lion in the zoo"];
-    assert_eq!(labels, expected, "what has no relevance is the last: {found}");
+    assert_eq!(labels, ["lion", "zebra", "zebra in the zoo"], "the shortest ones: {found}");
+    let first = json!({"query": "zebra and yak and lion", "limit": 1});
+    let found_first = cluster.post("/agent/search", &first).await;
+    assert_eq!(found_first[0]["label"], "lion", "of as many candidates: {found_first}");
     assert_eq!(float(&found[0]["explain"]["relevance"]), 0.25);
     assert!(float(&found[0]["score"]) < float(&found[1]["score"]), "scores stay: {found}");
     endpoints.respond_with(500);
@@ -207,5 +269,5 @@ async fn reranker_orders_the_first_results() {
     assert_eq!(found[0]["label"], "zebra and yak and lion in the zoo", "the order of scores");
     assert!(found[0]["explain"]["relevance"].is_null());
     assert_eq!(cluster.metric("hearth_reranker_failed_total").await, 1.0);
-    assert_eq!(cluster.metric("hearth_reranker_searches_total").await, 1.0);
+    assert_eq!(cluster.metric("hearth_reranker_searches_total").await, 2.0);
 }

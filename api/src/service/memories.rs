@@ -1,7 +1,6 @@
 //! Memories: creation, changes, reads by id, search and hot context. A search counts recalls. Also their
 //! neighbours, the graph view, and the check of edges.
 
-use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use futures::{StreamExt, TryStreamExt, stream};
@@ -314,10 +313,12 @@ async fn rerank(reranker: &dyn Reranker, query: String, hits: &mut [Hit]) {
     let texts = first.iter().map(text).collect();
     let Some(relevances) = reranker.relevances(query, texts).await else { return };
     for (hit, relevance) in first.iter_mut().zip(relevances) {
-        hit.relevance = relevance;
+        hit.relevance = Some(relevance);
     }
-    // What has no relevance is less than what has one.
+    // What another memory replaces is no better for saying it well.
+    let key = |hit: &Hit| (hit.record.memory.superseded_by.is_some(), hit.relevance.unwrap_or(0.0));
     first.sort_by(|left, right| {
-        right.relevance.partial_cmp(&left.relevance).unwrap_or(Ordering::Equal)
+        let (left, right) = (key(left), key(right));
+        left.0.cmp(&right.0).then(right.1.total_cmp(&left.1))
     });
 }

@@ -89,13 +89,10 @@ pub trait Embedder: Send + Sync {
 
 /// Compares texts with a query more exactly than their vectors do, one request at a time.
 pub trait Reranker: Send + Sync {
-    /// The relevance of each text, if it has one; the highest is the best. `None` if the reranker does not respond
-    /// in time, or is busy; the cause is in the log.
-    fn relevances(
-        &self,
-        query: String,
-        texts: Vec<String>,
-    ) -> BoxFuture<'static, Option<Vec<Option<f64>>>>;
+    /// The relevance of each text; the highest is the best. `None` if the reranker does not respond in time, or
+    /// is busy; the cause is in the log.
+    fn relevances(&self, query: String, texts: Vec<String>)
+    -> BoxFuture<'static, Option<Vec<f64>>>;
 }
 
 /// Creates backups of this node's state, one at a time.

@@ -1,8 +1,9 @@
 //! The embedder of the model in use, and that of the next one while the model is changed.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use api::{EmbedError, EmbedScope, Embedded, Embedder, TextRole};
 use futures::FutureExt;
@@ -12,6 +13,8 @@ use parking_lot::RwLock;
 use storage::model::cluster::Model;
 use storage::model::score::Reading;
 use storage::model::vector::ModelId;
+use storage::{Reader, View};
+use tokio::time::timeout;
 
 use crate::config;
 use crate::embed::open::{model_in, open};
@@ -25,7 +28,14 @@ pub(crate) struct Embedders {
     configured: ModelId,
     current: RwLock<Arc<Pool>>,
     next: RwLock<Option<Arc<Pool>>>,
+    /// The state that has the cluster's model.
+    reader: OnceLock<Reader>,
+    /// Whether it is known that the model in use is another one.
+    is_unverified: AtomicBool,
 }
+
+/// Time limit of all parts of a text at an endpoint, with their waits.
+const REMOTE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Embedders {
     /// Starts the configured embedder.
@@ -43,7 +53,9 @@ impl Embedders {
         }
         let configured = pool.model().id;
         let (current, next) = (RwLock::new(Arc::new(pool)), RwLock::default());
-        Ok(Self { config: config.clone(), counters, configured, current, next })
+        let config = config.clone();
+        let (reader, is_unverified) = (OnceLock::new(), AtomicBool::default());
+        Ok(Self { config, counters, configured, current, next, reader, is_unverified })
     }
 
     fn current(&self) -> Arc<Pool> {
@@ -55,18 +67,32 @@ impl Embedders {
         self.current().model()
     }
 
-    /// Whether the canaries of the model in use are known. Otherwise its endpoint did not respond at the start,
-    /// and is tried again.
-    pub(crate) async fn has_canaries(&self) -> bool {
-        self.current().find_canaries().await.is_ok()
+    /// From now on, texts are embedded if the model in use is that of this state.
+    pub(crate) fn follow(&self, reader: Reader) {
+        drop(self.reader.set(reader));
     }
 
-    /// Compares the model in use with that of the cluster, if it is the same by its id.
-    ///
-    /// # Errors
-    /// It computes other vectors.
-    pub(crate) fn check(&self, stored: &Model) -> Result<(), String> {
-        self.current().check_canaries(stored)
+    /// Compares the model in use with that of the cluster. Its vectors may be those of another one.
+    async fn verify(&self, pool: &Pool) -> Result<(), EmbedError> {
+        let cluster = self.reader.get().and_then(|reader| reader.cluster().ok().flatten());
+        let cluster = cluster.ok_or(EmbedError::Unavailable)?;
+        let checked = match pool.find_canaries().await {
+            Ok(()) => pool.verify(&cluster.model),
+            Err(error) => Err(error),
+        };
+        checked.map_err(|error| {
+            self.counters.texts.fetch_add(1, Ordering::Relaxed);
+            self.counters.failed.fetch_add(1, Ordering::Relaxed);
+            if !self.is_unverified.swap(true, Ordering::Relaxed) {
+                tracing::error!(
+                    error,
+                    "no text is embedded until the model is that of the memories"
+                );
+            }
+            EmbedError::Unavailable
+        })?;
+        self.is_unverified.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The embedder of the next model, if it is this one and it is loaded.
@@ -84,8 +110,6 @@ impl Embedders {
         if found.id != model.id {
             return Err(format!("{folder} has the model {}, not {}", found.name, model.name));
         }
-        block_on(pool.find_canaries())?;
-        pool.check_canaries(model)?;
         *self.next.write() = Some(Arc::new(pool));
         Ok(())
     }
@@ -116,11 +140,16 @@ impl Embedder for Embedders {
     ) -> BoxFuture<'_, Result<Embedded, EmbedError>> {
         let pool = self.current();
         async move {
-            // Its vectors may be those of another model.
-            if !pool.has_canaries() {
-                return Err(EmbedError::Unavailable);
+            if !pool.is_verified() {
+                self.verify(&pool).await?;
             }
-            pool.embed(scope, role, text).await
+            let embedded = pool.embed(scope, role, text);
+            match pool.is_remote {
+                true => {
+                    timeout(REMOTE_TIMEOUT, embedded).await.unwrap_or(Err(EmbedError::Unavailable))
+                }
+                false => embedded.await,
+            }
         }
         .boxed()
     }

@@ -10,7 +10,7 @@ use storage::model::vector::ModelId;
 use storage::text::term::TermHash;
 use storage::text::tokenizer::for_each_distinct;
 
-use crate::embed::pool::{EmbeddedPart, Worker};
+use crate::embed::pool::{EmbeddedPart, Worker, WorkerError};
 
 const DIMENSION: usize = 384;
 /// A folder with this file has the model with as many components as the file says.
@@ -52,7 +52,7 @@ pub(super) fn model(dimension: usize) -> Model {
 }
 
 impl Worker for Hashing {
-    fn embed(&mut self, _: &str, text: &str) -> Result<EmbeddedPart, String> {
+    fn embed(&mut self, _: &str, text: &str) -> Result<EmbeddedPart, WorkerError> {
         let mut vector = vec![0.0; self.dimension];
         // A text without words must not have the zero vector.
         vector[0] = 1e-3;

@@ -29,6 +29,9 @@ pub enum Pooling {
 #[serde(deny_unknown_fields)]
 struct Text {
     model: String,
+    /// Tells models of the same name apart.
+    #[serde(default)]
+    version: String,
     dimension: u32,
     max_tokens: usize,
     #[serde(default)]
@@ -79,7 +82,7 @@ impl Manifest {
         let path = folder.join("manifest.json");
         let bytes = std::fs::read(&path).map_err(missing(&path))?;
         let text: Text = serde_json::from_slice(&bytes).map_err(missing(&path))?;
-        let run = match (text.endpoint, text.pooling) {
+        let run = match (text.endpoint.clone(), text.pooling) {
             (Some(endpoint), None) => {
                 let key_file = endpoint.key_file.map(|file| folder.join(file));
                 Run::Http(Endpoint { key_file, ..endpoint })
@@ -98,7 +101,10 @@ impl Manifest {
         match &run {
             Run::Onnx(pooling) => identity.update(format!("{pooling:?} {}", text.max_tokens)),
             // Where it runs does not count: the canaries of the cluster say whether it is the same.
-            Run::Http(_) => identity.update(format!("http {} {}", text.model, text.max_tokens)),
+            Run::Http(_) => {
+                let Text { model, version, dimension, max_tokens, .. } = &text;
+                identity.update(format!("http {model} {version} {dimension} {max_tokens}"));
+            }
         }
         for (name, expected) in &text.files {
             let file = folder.join(name);

@@ -17,5 +17,5 @@ pub use manifest::{Manifest, Pooling, Run};
 pub(crate) use onnx::NO_TELEMETRY;
 pub use onnx::{OnnxRuntime, Session};
 pub(crate) use pool::Counters;
-pub use pool::{EmbeddedPart, Pool, Worker};
+pub use pool::{EmbeddedPart, Pool, Worker, WorkerError};
 pub(crate) use reranker::HttpReranker;

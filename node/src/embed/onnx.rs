@@ -10,7 +10,7 @@ use ort::value::TensorRef;
 use tokenizers::{PaddingParams, Tokenizer, TruncationParams};
 
 use crate::embed::manifest::{MODEL_FILE, Manifest, Pooling, Run, TOKENIZER_FILE, missing};
-use crate::embed::pool::{EmbeddedPart, Worker};
+use crate::embed::pool::{EmbeddedPart, Worker, WorkerError, next_part};
 
 /// The input that not all models have.
 const TYPES: &str = "token_type_ids";
@@ -18,9 +18,6 @@ const TYPES: &str = "token_type_ids";
 const TOKENS_MIN: usize = 8;
 /// Bytes of text per token that are tokenized for a part. English has about 4.5.
 const TOKEN_BYTES_MAX: usize = 32;
-/// Bytes at the end of a part that the next one repeats, so that a sentence between both is whole
-/// in one of them: about 25 tokens.
-const OVERLAP_BYTES: usize = 120;
 
 /// The variable that keeps ONNX Runtime from reporting its use to its makers, which versions from
 /// 1.29 on do from the moment they are loaded. No call can come before that.
@@ -115,7 +112,7 @@ impl Session {
 }
 
 impl Worker for Session {
-    fn embed(&mut self, prefix: &str, text: &str) -> Result<EmbeddedPart, String> {
+    fn embed(&mut self, prefix: &str, text: &str) -> Result<EmbeddedPart, WorkerError> {
         let window = &text[..text.floor_char_boundary(self.part_bytes)];
         let input = format!("{prefix}{window}");
         let encoding = self.tokenizer.encode(input, true).map_err(|error| error.to_string())?;
@@ -127,18 +124,6 @@ impl Worker for Session {
         let end = if is_truncated { window.floor_char_boundary(last) } else { window.len() };
         Ok(EmbeddedPart { vector: self.run(&tokens)?, next: next_part(text, end) })
     }
-}
-
-/// Where the part after the one that ends at `end` begins: at a word, if there is one in the
-/// overlap. `None` if nothing but space follows.
-fn next_part(text: &str, end: usize) -> Option<usize> {
-    if text[end..].trim_start().is_empty() {
-        return None;
-    }
-    let overlap = text.floor_char_boundary(end.saturating_sub(OVERLAP_BYTES));
-    let word = text[overlap..end].find(char::is_whitespace);
-    // Each part must begin after the one before it.
-    Some(word.map_or(overlap, |at| overlap + at)).filter(|next| *next > 0).or(Some(end))
 }
 
 fn open(environment: &Environment, model: &Path) -> ort::Result<ort::session::Session> {
@@ -182,18 +167,4 @@ fn tokenizer(file: &Path, max_tokens: usize) -> tokenizers::Result<Tokenizer> {
     tokenizer.with_truncation(Some(TruncationParams { max_length, ..Default::default() }))?;
     tokenizer.with_padding(None::<PaddingParams>);
     Ok(tokenizer)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::next_part;
-
-    #[test]
-    fn next_part_begins_at_a_word() {
-        let text = format!("{} {}", "a".repeat(200), "b".repeat(200));
-        assert_eq!(next_part(&text, 250), Some(200));
-        assert_eq!(next_part(&text, 401), None);
-        assert_eq!(next_part(&"猫".repeat(200), 300), Some(180));
-        assert_eq!(next_part(" no space", 1), Some(1), "not at 0 again");
-    }
 }

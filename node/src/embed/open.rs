@@ -40,9 +40,8 @@ pub(super) fn open(
                 Ok(match &manifest.run {
                     Run::Onnx(_) => Box::new(Session::open(runtime(&config.library)?, &manifest)?),
                     Run::Http(endpoint) => {
-                        // A token has a byte or more.
-                        let part_bytes = manifest.max_tokens;
-                        Box::new(Http::new(endpoint, &model.name, model.dimension, part_bytes)?)
+                        let max_tokens = manifest.max_tokens;
+                        Box::new(Http::new(endpoint, &model.name, model.dimension, max_tokens)?)
                     }
                 })
             };

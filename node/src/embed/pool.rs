@@ -6,17 +6,17 @@
 //! name a model has. What an endpoint runs under a name may change, and a CPU may compute otherwise.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use api::{EmbedError, EmbedScope, Embedded, Embedding, TextRole};
 use moka::sync::Cache;
 use parking_lot::Mutex;
 use prometheus::{Histogram, HistogramOpts};
 use storage::model::cluster::Model;
-use storage::model::vector::{Vector, mean_direction};
+use storage::model::vector::{Vector, VectorFault, mean_direction};
 use tokio::sync::oneshot;
 
 use crate::embed::conventions::Conventions;
@@ -36,8 +36,13 @@ const CANARIES: [&str; 3] = [
     "POST /orders returned 503 after 30 s: upstream timed out (attempt 3 of 3)",
 ];
 /// The least cosine of a canary to that of the cluster. Sums in another order change it by less than 1e-5, another
-/// model to 0.9 or less.
+/// model to 0.9 or less. They are compared as the model computes them, with their common component.
 const CANARY_COSINE_MIN: f32 = 0.999;
+/// Pause before canaries are embedded again that failed or differed.
+const CANARY_PAUSE: Duration = Duration::from_secs(2);
+/// Bytes at the end of a part that the next one repeats, so that a sentence between both is whole
+/// in one of them: about 25 tokens.
+const OVERLAP_BYTES: usize = 120;
 
 /// The first part of a text.
 pub struct EmbeddedPart {
@@ -48,13 +53,27 @@ pub struct EmbeddedPart {
     pub next: Option<usize>,
 }
 
+/// Why a part of a text is not embedded, with the cause.
+pub enum WorkerError {
+    /// The model fails.
+    Fails(String),
+    /// The endpoint that runs it does not respond as it should.
+    Unavailable(String),
+}
+
+impl From<String> for WorkerError {
+    fn from(cause: String) -> Self {
+        Self::Fails(cause)
+    }
+}
+
 /// Embeds one part of a text at a time, on its own thread.
 pub trait Worker: Send {
     /// The first part of `text`, which the model reads after `prefix`.
     ///
     /// # Errors
-    /// The reason, for the log.
-    fn embed(&mut self, prefix: &str, text: &str) -> Result<EmbeddedPart, String>;
+    /// The cause, for the log.
+    fn embed(&mut self, prefix: &str, text: &str) -> Result<EmbeddedPart, WorkerError>;
 
     /// Whether another machine may be the reason why it fails.
     fn is_remote(&self) -> bool {
@@ -71,10 +90,23 @@ struct Task {
     queued_at: Instant,
 }
 
+/// What is known of a pool's canaries.
+#[derive(Default)]
+struct Canaries {
+    /// Their vectors.
+    found: Vec<Vector>,
+    /// Whether they are those of the cluster's model.
+    is_verified: bool,
+    /// When they may be embedded again.
+    retry_at: Option<Instant>,
+}
+
 /// A running embedder.
 pub struct Pool {
     model: Model,
-    canaries: OnceLock<Vec<Vector>>,
+    canaries: Mutex<Canaries>,
+    /// Why the last part was not embedded, if it was not.
+    failure: Arc<Mutex<Option<String>>>,
     pub(super) conventions: Conventions,
     pub(super) is_remote: bool,
     threads: usize,
@@ -97,8 +129,6 @@ pub(crate) struct Counters {
     pub(crate) texts: AtomicU64,
     /// Parts of texts that were not embedded.
     pub(crate) failed: AtomicU64,
-    /// Whether the last one was not.
-    fails: AtomicBool,
     pub(crate) cached: AtomicU64,
     /// Microseconds spent embedding, summed over all threads.
     pub(crate) micros: AtomicU64,
@@ -127,7 +157,6 @@ impl Default for Counters {
             seconds: seconds.expect("name and buckets are valid"),
             texts: AtomicU64::default(),
             failed: AtomicU64::default(),
-            fails: AtomicBool::default(),
             cached: AtomicU64::default(),
             micros: AtomicU64::default(),
             changed: AtomicU64::default(),
@@ -158,20 +187,27 @@ impl Pool {
         let tasks = Arc::new(Mutex::new(tasks));
         let threads = workers.len();
         let is_remote = workers.iter().any(|worker| worker.is_remote());
+        let failure = Arc::default();
         for worker in workers {
             let (tasks, counters) = (Arc::clone(&tasks), Arc::clone(&counters));
+            let failure = Arc::clone(&failure);
             std::thread::Builder::new()
                 .name("embedder".into())
-                .spawn(move || run_worker(worker, &tasks, &counters))
+                .spawn(move || run_worker(worker, &tasks, &counters, &failure))
                 .expect("the system starts a thread: without one, no node can run");
         }
-        let (canaries, cache) = (OnceLock::new(), Cache::new(CACHE_ENTRIES));
-        Self { model, canaries, conventions, is_remote, threads, queue, cache, counters }
+        let (canaries, cache) = (Mutex::default(), Cache::new(CACHE_ENTRIES));
+        Self { model, canaries, failure, conventions, is_remote, threads, queue, cache, counters }
     }
 }
 
 /// Embeds texts of the queue until the pool is dropped.
-fn run_worker(mut worker: Box<dyn Worker>, tasks: &Mutex<Receiver<Task>>, counters: &Counters) {
+fn run_worker(
+    mut worker: Box<dyn Worker>,
+    tasks: &Mutex<Receiver<Task>>,
+    counters: &Counters,
+    failure: &Mutex<Option<String>>,
+) {
     loop {
         let next = tasks.lock().recv();
         let Ok(task) = next else { return };
@@ -182,22 +218,24 @@ fn run_worker(mut worker: Box<dyn Worker>, tasks: &Mutex<Receiver<Task>>, counte
         let started = Instant::now();
         // A text that makes the model panic fails alone: it must end no node.
         let embed = AssertUnwindSafe(|| worker.embed(&task.prefix, &task.text[task.from..]));
-        let embedded = catch_unwind(embed).unwrap_or_else(|_| Err("the model panicked".into()));
+        let embedded = catch_unwind(embed)
+            .unwrap_or_else(|_| Err(WorkerError::Fails("the model panicked".into())));
         counters.seconds.observe(task.queued_at.elapsed().as_secs_f64());
         counters.texts.fetch_add(1, Ordering::Relaxed);
         counters.micros.fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
-        let failed = counters.fails.swap(embedded.is_err(), Ordering::Relaxed);
-        if failed && embedded.is_ok() {
-            tracing::info!("texts are embedded again");
+        let (embedded, cause) = match embedded {
+            Ok(part) => (Ok(part), None),
+            Err(WorkerError::Fails(cause)) => (Err(EmbedError::Failed), Some(cause)),
+            Err(WorkerError::Unavailable(cause)) => (Err(EmbedError::Unavailable), Some(cause)),
+        };
+        counters.failed.fetch_add(u64::from(cause.is_some()), Ordering::Relaxed);
+        let before = std::mem::replace(&mut *failure.lock(), cause.clone());
+        // An endpoint that is down fails for each text.
+        match (before, cause) {
+            (None, Some(error)) => tracing::error!(error, "embedding failed"),
+            (Some(_), None) => tracing::info!("texts are embedded again"),
+            _ => {}
         }
-        let embedded = embedded.map_err(|error| {
-            counters.failed.fetch_add(1, Ordering::Relaxed);
-            // An endpoint that is down fails for each text.
-            if !failed {
-                tracing::error!(error, "embedding failed");
-            }
-            if worker.is_remote() { EmbedError::Unavailable } else { EmbedError::Failed }
-        });
         // An error means that the caller no longer waits.
         let _: Result<(), _> = task.reply.send(embedded);
     }
@@ -222,11 +260,7 @@ impl Pool {
             next = part.next.map(|next| from + next);
             parts.push(part.vector);
         }
-        let vector = mean_direction(parts).and_then(|vector| self.conventions.centred(vector));
-        vector.map_err(|fault| {
-            tracing::error!(%fault, "the model returned a vector without a direction");
-            EmbedError::Failed
-        })
+        mean_direction(parts).map_err(unusable)
     }
 }
 
@@ -248,6 +282,7 @@ impl Pool {
             return Ok((self.model.id, vector.to_vec()));
         }
         let vector = self.embed_parts(role, text.into()).await?;
+        let vector = self.conventions.centred(vector).map_err(unusable)?;
         if let Some(key) = key {
             self.cache.insert(key, vector.as_slice().into());
         }
@@ -260,52 +295,83 @@ impl Pool {
 
     /// The model, with its canaries if they are known.
     pub(super) fn model(&self) -> Model {
-        let canaries = self.canaries.get().cloned().unwrap_or_default();
+        let canaries = self.canaries.lock().found.clone();
         Model { canaries, ..self.model.clone() }
     }
 
-    /// Compares its canaries with those that the cluster has of this model, if they are known.
-    ///
-    /// # Errors
-    /// It computes other vectors.
-    pub(super) fn check_canaries(&self, stored: &Model) -> Result<(), String> {
-        let found = self.canaries.get().filter(|_| self.model.id == stored.id);
-        for (stored, found) in stored.canaries.iter().zip(found.into_iter().flatten()) {
-            let cosine = stored.cosine(found).unwrap_or(0.0);
-            if cosine < CANARY_COSINE_MIN {
-                return Err(format!(
-                    "{} computes other vectors than those of the memories: the cosine of a text to \
-                     itself is {cosine:.4}, at least {CANARY_COSINE_MIN} is expected. Run the model \
-                     that embedded the memories, or change the model of the cluster",
-                    self.model.name
-                ));
-            }
-        }
-        Ok(())
+    /// Whether its vectors are those of the cluster's model.
+    pub(super) fn is_verified(&self) -> bool {
+        self.canaries.lock().is_verified
     }
 
-    pub(super) fn has_canaries(&self) -> bool {
-        self.canaries.get().is_some()
-    }
-
-    /// Embeds the canaries, unless they are known.
+    /// Embeds the canaries, unless they are known, or were tried a moment ago.
     ///
     /// # Errors
     /// The model fails, or its endpoint does not respond.
-    pub(super) async fn find_canaries(&self) -> Result<(), String> {
-        if self.has_canaries() {
-            return Ok(());
+    pub(crate) async fn find_canaries(&self) -> Result<(), String> {
+        {
+            let mut canaries = self.canaries.lock();
+            if !canaries.found.is_empty() {
+                return Ok(());
+            }
+            if canaries.retry_at.is_some_and(|at| Instant::now() < at) {
+                return Err("the endpoint did not respond a moment ago".into());
+            }
+            canaries.retry_at = Some(Instant::now() + CANARY_PAUSE);
         }
-        let mut canaries = Vec::new();
+        let mut found = Vec::new();
         for text in CANARIES {
             let embedded = self.embed_parts(TextRole::Passage, text.into()).await;
-            let vector = embedded.map_err(|_| "the model embeds no text, as the log says")?;
-            canaries.push(Vector::quantise(self.model.id, &vector).map_err(error::text)?);
+            let cause = || self.failure.lock().clone().unwrap_or_default();
+            let vector = embedded.map_err(|_| format!("{}: {}", self.model.name, cause()))?;
+            found.push(Vector::quantise(self.model.id, &vector).map_err(error::text)?);
         }
-        // Of two that found them at once, the first stays.
-        self.canaries.set(canaries).unwrap_or_default();
+        self.canaries.lock().found = found;
         Ok(())
     }
+
+    /// Compares the canaries, which are known, with those of the cluster's model. If they differ, they are forgotten,
+    /// since the endpoint may run the right model later.
+    ///
+    /// # Errors
+    /// It computes other vectors, or is another model.
+    pub(crate) fn verify(&self, stored: &Model) -> Result<(), String> {
+        if stored.id != self.model.id {
+            return Err(format!("{} is not the model of the memories", self.model.name));
+        }
+        let mut canaries = self.canaries.lock();
+        let cosine = |(stored, found): (&Vector, &Vector)| stored.cosine(found).unwrap_or(0.0);
+        let least = stored.canaries.iter().zip(&canaries.found).map(cosine).fold(1.0, f32::min);
+        if least < CANARY_COSINE_MIN || canaries.found.len() != stored.canaries.len() {
+            let retry_at = Some(Instant::now() + CANARY_PAUSE);
+            *canaries = Canaries { retry_at, ..Canaries::default() };
+            return Err(format!(
+                "{} computes other vectors than those of the memories: the cosine of a text to itself \
+                 is {least:.4}, at least {CANARY_COSINE_MIN} is expected. Run the model that embedded \
+                 the memories, or change the model of the cluster",
+                self.model.name
+            ));
+        }
+        canaries.is_verified = true;
+        Ok(())
+    }
+}
+
+fn unusable(fault: VectorFault) -> EmbedError {
+    tracing::error!(%fault, "the model returned a vector without a direction");
+    EmbedError::Failed
+}
+
+/// Where the part after the one that ends at `end` begins: at a word, if there is one in the
+/// overlap. `None` if nothing but space follows.
+pub(super) fn next_part(text: &str, end: usize) -> Option<usize> {
+    if text[end..].trim_start().is_empty() {
+        return None;
+    }
+    let overlap = text.floor_char_boundary(end.saturating_sub(OVERLAP_BYTES));
+    let word = text[overlap..end].find(char::is_whitespace);
+    // Each part must begin after the one before it.
+    Some(word.map_or(overlap, |at| overlap + at)).filter(|next| *next > 0).or(Some(end))
 }
 
 #[cfg(test)]
@@ -319,7 +385,7 @@ mod tests {
     struct Letters;
 
     impl Worker for Letters {
-        fn embed(&mut self, prefix: &str, text: &str) -> Result<EmbeddedPart, String> {
+        fn embed(&mut self, prefix: &str, text: &str) -> Result<EmbeddedPart, WorkerError> {
             assert_eq!(prefix, "passage: ");
             let mut vector = vec![0.0; 26];
             vector[usize::from(text.as_bytes()[0] - b'a')] = 3.0;
@@ -364,5 +430,14 @@ mod tests {
         let vector = embedded("abcdefgh").await;
         assert_eq!(vector.iter().sum::<f32>(), PARTS_MAX as f32);
         assert_eq!(vector[..PARTS_MAX], [1.0; PARTS_MAX]);
+    }
+
+    #[test]
+    fn next_part_begins_at_a_word() {
+        let text = format!("{} {}", "a".repeat(200), "b".repeat(200));
+        assert_eq!(next_part(&text, 250), Some(200));
+        assert_eq!(next_part(&text, 401), None);
+        assert_eq!(next_part(&"猫".repeat(200), 300), Some(180));
+        assert_eq!(next_part(" no space", 1), Some(1), "not at 0 again");
     }
 }

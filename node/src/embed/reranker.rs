@@ -11,14 +11,14 @@ use api::Reranker;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::config;
 use crate::embed::pool::Counters;
-use crate::endpoint::{Endpoint, EndpointClient};
+use crate::endpoint::{Endpoint, EndpointClient, EndpointError};
 
-/// Requests under way. Each blocks a thread.
+/// Requests under way. Each has up to 80 KiB of texts.
 const REQUESTS_MAX: usize = 16;
 
 /// The configured reranker.
@@ -65,7 +65,7 @@ impl Reranker for HttpReranker {
         &self,
         query: String,
         texts: Vec<String>,
-    ) -> BoxFuture<'static, Option<Vec<Option<f64>>>> {
+    ) -> BoxFuture<'static, Option<Vec<f64>>> {
         let (client, counters) = (self.client.clone(), Arc::clone(&self.counters));
         let count = texts.len();
         let request =
@@ -73,15 +73,7 @@ impl Reranker for HttpReranker {
         let permit = Arc::clone(&self.requests).try_acquire_owned();
         async move {
             let relevances = match permit {
-                Ok(permit) => {
-                    let send = move || {
-                        let found = relevances(&client, &request, count);
-                        drop(permit);
-                        found
-                    };
-                    let found = tokio::task::spawn_blocking(send).await;
-                    found.unwrap_or_else(|_| Err("the client panicked".into()))
-                }
+                Ok(_permit) => relevances(client.post(&request).await, count),
                 Err(_) => Err(format!("{REQUESTS_MAX} requests are under way")),
             };
             let counter = if relevances.is_ok() { &counters.reranked } else { &counters.unranked };
@@ -101,18 +93,17 @@ impl Reranker for HttpReranker {
     }
 }
 
-/// The relevance of each text; `None` of one that the response lacks.
-fn relevances(
-    client: &EndpointClient,
-    request: &Value,
-    count: usize,
-) -> Result<Vec<Option<f64>>, String> {
-    let Response { results } = client.post(request)?;
+/// The relevance of each text.
+fn relevances(response: Result<Response, EndpointError>, count: usize) -> Result<Vec<f64>, String> {
+    let Response { results } = response.map_err(|error| match error {
+        EndpointError::Rejects(cause) | EndpointError::Unavailable(cause) => cause,
+    })?;
     let mut relevances = vec![None; count];
     for Item { index, relevance_score } in results {
         let place =
             relevances.get_mut(index).ok_or("the response names a text that was not sent")?;
         *place = Some(relevance_score);
     }
-    Ok(relevances)
+    let relevances: Option<_> = relevances.into_iter().collect();
+    relevances.ok_or_else(|| "the response has no relevance of some texts".into())
 }
