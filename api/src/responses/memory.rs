@@ -255,7 +255,7 @@ pub(crate) struct SearchSummary {
 
 impl SearchSummary {
     pub(crate) fn new(results: &SearchResults) -> Self {
-        Self { evidence: results.evidence.map(OneOf), cold_matches: results.cold_matches }
+        Self { evidence: results.evidence().map(OneOf), cold_matches: results.cold_matches }
     }
 }
 

@@ -123,7 +123,7 @@ pub(crate) async fn search_memories(
     let results = session.search(request).await?;
     let mut headers = HeaderMap::new();
     headers.insert("x-hearth-cold-matches", results.cold_matches.into());
-    if let Some(evidence) = results.evidence {
+    if let Some(evidence) = results.evidence() {
         headers.insert("x-hearth-evidence", HeaderValue::from_static(evidence.name()));
     }
     let result = |hit| SearchResult::new(hit, &results, explain);

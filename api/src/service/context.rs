@@ -110,12 +110,12 @@ impl Session {
                 ..SearchRequest::default()
             };
             let found = self.search(request).await?;
-            let title = match found.evidence {
+            let title = match found.evidence() {
                 Some(Evidence::None) => "## Loosely related",
                 _ => "## Relevant",
             };
             context.add(title, found.hits.iter().map(|hit| &hit.record))?;
-            (context.evidence, context.cold_matches) = (found.evidence, found.cold_matches);
+            (context.evidence, context.cold_matches) = (found.evidence(), found.cold_matches);
         }
         let budget_chars = Some(room);
         let request = HotRequest { filter, limit: HOT_MAX, budget_chars, ..HotRequest::default() };

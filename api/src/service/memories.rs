@@ -196,9 +196,7 @@ impl Session {
         let has_words = request.vector.is_some();
         let (query, limit) = (request.query.clone(), request.limit);
         let reranker = self.service.reranker.get().filter(|_| has_words);
-        if reranker.is_some() {
-            request.limit = limit.max(RERANKED);
-        }
+        request.candidates = if reranker.is_some() { RERANKED } else { 0 };
         let mut results =
             self.read(move |reader, caller| reader.search(caller.tenant, &request)).await?;
         // If the time comes before the score, the query has nothing to compare texts with.

@@ -159,7 +159,6 @@ pub fn mean_direction(mut vectors: Vec<Vec<f32>>) -> Result<Vec<f32>, VectorFaul
 }
 
 /// `components` scaled to length 1. Sums in f64 in a fixed order: the same bits on all nodes.
-/// These components as a unit vector.
 ///
 /// # Errors
 /// [`VectorFault`] when they have no direction.

@@ -79,12 +79,13 @@ impl SearchPlan<'_> {
     /// The best memories, best first, and what was found beside them. The graph is used only if more than
     /// `exact_max` memories match.
     pub(super) fn run(&self, exact_max: usize) -> Ran {
-        let found = self.best(SOURCES.max(self.request.limit), exact_max);
+        let found = self.best(SOURCES.max(self.request.found_max()), exact_max);
         let Best { memories: best, archived, used_graph } = found;
-        let rest_max = best.threshold().map(|[threshold, ..]| f64_from_ordered(threshold));
+        // The threshold is a rounded score.
+        let rest_max = best.threshold().map(|[it, ..]| f64_from_ordered(it) + ROUNDING);
         let best: Vec<_> = best.into_sorted().collect();
         let _passing_on = child("context").entered();
-        let mut results = TopK::new(self.request.limit);
+        let mut results = TopK::new(self.request.found_max());
         let data = self.index.read();
         let stage = ContextStage::new(self, &data);
         let mut receivers = stage.receivers(&best[..best.len().min(SOURCES)]);

@@ -23,8 +23,6 @@ use crate::table::view::View;
 const SEEDS_MAX: usize = 10;
 /// Edges followed per result, strongest first.
 const EDGES_MAX: usize = 16;
-/// First results that say whether the query has an answer.
-const EVIDENT_HITS: usize = 5;
 /// Share of a result's score that an edge of weight 1 passes on.
 const DAMPING: f64 = 0.5;
 
@@ -56,7 +54,7 @@ impl Reader {
         if let Some(inside) = plan.window_request() {
             let first = SearchPlan::new(&index, &inside, weights, now).run(exact_max);
             archived = first.archived;
-            best = first_of_all(first.best, best, request.limit);
+            best = first_of_all(first.best, best, request.found_max());
         }
         let window_first = plan.window.as_ref().filter(|_| plan.window_first);
         let reading = child("rows").entered();
@@ -78,32 +76,20 @@ impl Reader {
             }));
         }
         if request.filter.tier == TierFilter::Cold {
-            traverse(&snapshot, tenant, request, &thermo, now, &mut hits)?;
+            traverse(&snapshot, tenant, request, &thermo, weights, now, &mut hits)?;
             order(&mut hits, window_first);
-            hits.truncate(request.limit);
+            hits.truncate(request.found_max());
         }
         drop(reading);
         hits.retain(|hit| request.min_score.is_none_or(|lowest| hit.score >= lowest));
-        let evidence =
-            (!request.query.trim().is_empty()).then(|| evidence(request, &hits, window_first));
         let cold_matches = cold_matches(archived, request, &hits, &weights, window_first);
         let mut room = TextRoom::default();
         let fitting = hits.iter().take_while(|hit| room.take(&hit.record.memory)).count();
         hits.truncate(fitting);
         let (window_first, window) = (plan.window_first, plan.window);
-        Ok(SearchResults { hits, window_first, window, evidence, cold_matches })
+        let reading = (!request.query.trim().is_empty()).then_some(request.reading);
+        Ok(SearchResults { hits, window_first, window, reading, cold_matches })
     }
-}
-
-/// Whether one of the first results may answer the query. If the time comes before the score, each memory of
-/// that time does.
-fn evidence(request: &SearchRequest, hits: &[Hit], window_first: Option<&Window>) -> Evidence {
-    if let Some(window) = window_first {
-        let is_inside = |hit: &Hit| window.contains(hit.record.memory.created_at);
-        return if hits.first().is_some_and(is_inside) { Evidence::Strong } else { Evidence::None };
-    }
-    let first = hits.iter().take(EVIDENT_HITS).filter_map(|hit| hit.factors.as_ref());
-    first.map(|factors| Evidence::of(factors, request.reading)).max().unwrap_or(Evidence::None)
 }
 
 /// Number of archived memories that may answer the query and would be among the results.
@@ -171,6 +157,7 @@ fn traverse(
     tenant: TenantId,
     request: &SearchRequest,
     thermo: &Thermo,
+    weights: RecallWeights,
     now: Timestamp,
     hits: &mut Vec<Hit>,
 ) -> Result<()> {
@@ -215,7 +202,7 @@ fn traverse(
             score: via.score(),
             factors: None,
             passed: Passed::default(),
-            weights: thermo.recall,
+            weights,
             via: Some(via),
             relevance: None,
         }));

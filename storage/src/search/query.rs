@@ -36,6 +36,8 @@ pub struct SearchRequest {
     pub home_namespace: Option<String>,
     /// Maximum number of results.
     pub limit: usize,
+    /// As many are found, if they are more: the caller orders them anew, and takes `limit` of them.
+    pub candidates: usize,
     /// Results with a lower score are left out.
     pub min_score: Option<f64>,
     /// Time zone of the times in the query. `None` is UTC.
@@ -91,13 +93,37 @@ pub struct SearchResults {
     /// Whether memories created in the window come before all others: the query has nothing else
     /// to search for.
     pub window_first: bool,
-    /// Whether they may answer the query. `None` for a query without words.
-    pub evidence: Option<Evidence>,
+    /// How the model read the query. `None` for a query without words.
+    pub reading: Option<Reading>,
     /// Of a search in the hot tier: archived memories, up to 100, that may answer the query and would be among
     /// the results of both tiers.
     pub cold_matches: usize,
 }
 
+impl SearchRequest {
+    /// Number of results that are found.
+    pub(super) fn found_max(&self) -> usize {
+        self.limit.max(self.candidates)
+    }
+}
+
+impl SearchResults {
+    /// Whether one of the first results may answer the query. `None` for a query without words. If the time comes
+    /// before the score, each memory of that time does.
+    pub fn evidence(&self) -> Option<Evidence> {
+        let reading = self.reading?;
+        if let Some(window) = self.window.as_ref().filter(|_| self.window_first) {
+            let is_inside = |hit: &Hit| window.contains(hit.record.memory.created_at);
+            let has_answer = self.hits.first().is_some_and(is_inside);
+            return Some(if has_answer { Evidence::Strong } else { Evidence::None });
+        }
+        let first = self.hits.iter().take(EVIDENT_HITS).filter_map(|hit| hit.factors.as_ref());
+        Some(first.map(|factors| Evidence::of(factors, reading)).max().unwrap_or(Evidence::None))
+    }
+}
+
+/// First results that say whether the query has an answer.
+const EVIDENT_HITS: usize = 5;
 /// How much a word counts that only names a relative time.
 const TIME_WORD_WEIGHT: f64 = 0.3;
 

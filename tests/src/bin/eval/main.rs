@@ -305,7 +305,7 @@ fn print_evidence(set: &Set, engine: &Engine, vectors: &mut Vectors) {
         for (at, (place, namespace)) in places.into_iter().enumerate() {
             let results = search(question, namespace, engine, vectors);
             let row = rows.entry((question.kind, question.is_test, at, place)).or_default();
-            row[results.evidence.expect("it has words") as usize] += 1.0;
+            row[results.evidence().expect("it has words") as usize] += 1.0;
         }
     }
     for ((kind, is_test, _, place), counts) in rows {
