@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn mean_is_subtracted_from_the_unit_vector() {
         let of = |mean| conventions(mean, None, None);
-        assert_eq!(of(Some(vec![0.5, 0.0])).centred(vec![6.0, 8.0]), Ok(vec![0.1, 0.8]));
+        assert_eq!(of(Some(vec![0.5, 0.5])).centred(vec![0.0, 8.0]), Ok(vec![-0.5, 0.5]));
         assert_eq!(of(None).centred(vec![6.0, 8.0]), Ok(vec![6.0, 8.0]));
     }
 }

@@ -35,9 +35,12 @@ const CANARIES: [&str; 3] = [
     "用户每天早上喝茶，然后骑自行车去上班。",
     "POST /orders returned 503 after 30 s: upstream timed out (attempt 3 of 3)",
 ];
-/// The least cosine of a canary to that of the cluster. Sums in another order change it by less than 1e-5, another
-/// model to 0.9 or less. They are compared as the model computes them, with their common component.
+/// The least cosine of a canary to that of the cluster, of a model at an endpoint. Another model has 0.9 or less. They
+/// are compared as the model computes them, with their common component.
 const CANARY_COSINE_MIN: f32 = 0.999;
+/// That of a model whose files have the right hashes. With weights of 8 bits, sums in another order change a cosine by
+/// up to 0.002, and the next CPU may have another order.
+const HASHED_COSINE_MIN: f32 = 0.98;
 /// Pause before canaries are embedded again that failed or differed.
 const CANARY_PAUSE: Duration = Duration::from_secs(2);
 /// Bytes at the end of a part that the next one repeats, so that a sentence between both is whole
@@ -341,13 +344,14 @@ impl Pool {
         }
         let mut canaries = self.canaries.lock();
         let cosine = |(stored, found): (&Vector, &Vector)| stored.cosine(found).unwrap_or(0.0);
+        let expected = if self.is_remote { CANARY_COSINE_MIN } else { HASHED_COSINE_MIN };
         let least = stored.canaries.iter().zip(&canaries.found).map(cosine).fold(1.0, f32::min);
-        if least < CANARY_COSINE_MIN || canaries.found.len() != stored.canaries.len() {
+        if least < expected || canaries.found.len() != stored.canaries.len() {
             let retry_at = Some(Instant::now() + CANARY_PAUSE);
             *canaries = Canaries { retry_at, ..Canaries::default() };
             return Err(format!(
                 "{} computes other vectors than those of the memories: the cosine of a text to itself \
-                 is {least:.4}, at least {CANARY_COSINE_MIN} is expected. Run the model that embedded \
+                 is {least:.4}, at least {expected} is expected. Run the model that embedded \
                  the memories, or change the model of the cluster",
                 self.model.name
             ));
