@@ -44,15 +44,11 @@ pub(crate) async fn bootstrap_cluster(
         );
         return Ok(());
     }
-    let model = embedder.model();
-    if model.canaries.is_empty() {
-        return Err(format!("{} embeds no text: a cluster cannot be created", model.name));
-    }
     let bootstrap = Bootstrap {
         raft: raft.clone(),
         reader: reader.clone(),
         members,
-        model,
+        model: embedder.model(),
         tenant: config.node.tenant.clone(),
         key_file: config.node.data.join(ADMIN_KEY),
     };
@@ -99,12 +95,16 @@ impl Bootstrap {
         if reader.cluster().map_err(text)?.is_some() {
             return Ok(());
         }
+        let model = self.model.clone();
+        if model.canaries.is_empty() {
+            return Err(format!("{} embeds no text: a cluster cannot be created", model.name));
+        }
         let founders = raft::founders(raft, members, deadline).await.map_err(text)?;
         let releases = founders.iter().map(|founder| founder.release);
         let cluster = Cluster {
             id: random_bytes(),
             members: founders.iter().map(|founder| founder.member).collect(),
-            model: self.model.clone(),
+            model,
             restored: None,
             release: releases.min().unwrap_or(Release::own()),
         };

@@ -10,14 +10,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use raft::causes;
 use reqwest::Client;
-use storage::model::cluster::Model;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::config::{Config, Operator};
 use crate::credentials::{Credentials, read_operator_key};
 use crate::disk::Disk;
-use crate::embed::{Embedders, HttpReranker};
+use crate::embed::{HttpReranker, model_in};
 use crate::error::{cannot, text};
 use crate::identity;
 use crate::join::configured_id;
@@ -35,11 +34,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) type CheckResult = Result<String, String>;
 
 fn model(config: &Config) -> CheckResult {
-    let Model { name, canaries, .. } = Embedders::start(&config.embedder)?.model();
-    match canaries.is_empty() {
-        true => Err(format!("{name}: its endpoint embeds no text, as the log says")),
-        false => Ok(name),
-    }
+    model_in(&config.embedder, &config.embedder.model).map(|model| model.name)
 }
 
 /// The name of each check, and its result.
@@ -57,7 +52,7 @@ pub(crate) async fn check(config: &Config) -> Vec<(&'static str, CheckResult)> {
     ];
     if !config.reranker.url.is_empty() {
         let reranker = HttpReranker::of(&config.reranker, &Arc::default());
-        results.push(("reranker", reranker.map(|_| config.reranker.url.clone())));
+        results.push(("reranker", reranker.map(|_| config.reranker.model.clone())));
     }
     let Config { public, operator, peer, .. } = config;
     for (name, address) in [("public listener", public.listen), ("peer listener", peer.listen)] {

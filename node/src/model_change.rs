@@ -99,18 +99,18 @@ impl ModelChanges {
             self.load(&next).await;
         }
         if let Some(pool) = self.embedders.next(next.model.id) {
-            // Its endpoint may respond later.
-            if let Err(error) = pool.find_canaries().await {
-                tracing::debug!(error, "the next model is not ready");
-                return Ok(());
-            }
-            match pool.verify(&next.model) {
-                Ok(()) => return self.advance(&next, &pool).await,
-                Err(error) => {
-                    tracing::error!(error, "the next model is not used");
-                    self.refuse(Some(next.model.id));
-                    self.embedders.unload();
+            let found = pool.find_canaries().await;
+            match found.and_then(|()| pool.verify(&next.model)) {
+                Ok(()) => {
+                    self.refuse(None);
+                    return self.advance(&next, &pool).await;
                 }
+                // Its endpoint may respond later, and run the right model.
+                Err(error) if self.refused != Some(next.model.id) => {
+                    tracing::error!(error, "the next model is not used before it embeds texts");
+                    self.refuse(Some(next.model.id));
+                }
+                Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
             }
         }
         if next.ready.contains(&self.node) {

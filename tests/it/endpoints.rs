@@ -222,7 +222,12 @@ async fn endpoint_that_is_down_fails_texts_alone() {
     endpoints.respond_with(500);
     assert_unavailable(&cluster).await;
     cluster.kill();
-    cluster.restart().await;
+    // As the packages start it.
+    let mut command = Command::new(BINARY);
+    command.args(["serve", "--bootstrap", "--config"]).arg(cluster.data().join("hearth.toml"));
+    command.envs(endpoints.environment());
+    let _process = Process::start(&mut command, cluster.data().join("served.log"));
+    cluster.ready().await;
     assert_unavailable(&cluster).await;
     assert_eq!(cluster.get(&format!("/agent/nodes/{id}")).await["label"], "zebra crossing");
     assert!(cluster.metric("hearth_embedder_failed_total").await > 0.0);

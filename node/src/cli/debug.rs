@@ -83,7 +83,13 @@ impl Bundle {
         bundle.section("hearth", format!("version {VERSION}, commit {COMMIT}, at {now}"));
         // It has names of files in place of keys. A URL of backups has no credentials.
         let read = std::fs::read_to_string(&self.config).map_err(unusable(&self.config))?;
-        let settings: toml::Table = read.parse().map_err(unusable(&self.config))?;
+        let mut settings: toml::Table = read.parse().map_err(unusable(&self.config))?;
+        // The query of a URL may have a key.
+        if let Some(toml::Value::String(url)) =
+            settings.get_mut("reranker").and_then(|section| section.get_mut("url"))
+        {
+            url.truncate(url.find('?').unwrap_or(url.len()));
+        }
         bundle.section("configuration", settings);
         let names = environment.iter().map(|(name, _)| name.as_str());
         let set: Vec<_> = names.filter(|name| name.starts_with("HEARTH__")).collect();

@@ -1,7 +1,7 @@
 //! The embedder of the model in use, and that of the next one while the model is changed.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use api::{EmbedError, EmbedScope, Embedded, Embedder, TextRole};
 use futures::FutureExt;
 use futures::executor::block_on;
 use futures::future::BoxFuture;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use storage::model::cluster::Model;
 use storage::model::score::Reading;
 use storage::model::vector::ModelId;
@@ -30,8 +30,8 @@ pub(crate) struct Embedders {
     next: RwLock<Option<Arc<Pool>>>,
     /// The state that has the cluster's model.
     reader: OnceLock<Reader>,
-    /// Whether it is known that the model in use is another one.
-    is_unverified: AtomicBool,
+    /// Why the last text was not embedded, since the last one that was.
+    last_cause: Mutex<Option<String>>,
 }
 
 /// Time limit of all parts of a text at an endpoint, with their waits.
@@ -54,8 +54,8 @@ impl Embedders {
         let configured = pool.model().id;
         let (current, next) = (RwLock::new(Arc::new(pool)), RwLock::default());
         let config = config.clone();
-        let (reader, is_unverified) = (OnceLock::new(), AtomicBool::default());
-        Ok(Self { config, counters, configured, current, next, reader, is_unverified })
+        let (reader, last_cause) = (OnceLock::new(), Mutex::default());
+        Ok(Self { config, counters, configured, current, next, reader, last_cause })
     }
 
     fn current(&self) -> Arc<Pool> {
@@ -80,19 +80,19 @@ impl Embedders {
             Ok(()) => pool.verify(&cluster.model),
             Err(error) => Err(error),
         };
-        checked.map_err(|error| {
-            self.counters.texts.fetch_add(1, Ordering::Relaxed);
-            self.counters.failed.fetch_add(1, Ordering::Relaxed);
-            if !self.is_unverified.swap(true, Ordering::Relaxed) {
-                tracing::error!(
-                    error,
-                    "no text is embedded until the model is that of the memories"
-                );
-            }
-            EmbedError::Unavailable
-        })?;
-        self.is_unverified.store(false, Ordering::Relaxed);
-        Ok(())
+        checked.map_err(|error| self.unavailable(error))
+    }
+
+    /// Counts a text that is not embedded, and logs the cause if it is another one than before.
+    fn unavailable(&self, cause: String) -> EmbedError {
+        self.counters.texts.fetch_add(1, Ordering::Relaxed);
+        self.counters.failed.fetch_add(1, Ordering::Relaxed);
+        let mut last = self.last_cause.lock();
+        if last.as_ref() != Some(&cause) {
+            tracing::error!(error = cause, "texts are not embedded");
+            *last = Some(cause);
+        }
+        EmbedError::Unavailable
     }
 
     /// The embedder of the next model, if it is this one and it is loaded.
@@ -140,16 +140,22 @@ impl Embedder for Embedders {
     ) -> BoxFuture<'_, Result<Embedded, EmbedError>> {
         let pool = self.current();
         async move {
-            if !pool.is_verified() {
-                self.verify(&pool).await?;
-            }
-            let embedded = pool.embed(scope, role, text);
-            match pool.is_remote {
-                true => {
-                    timeout(REMOTE_TIMEOUT, embedded).await.unwrap_or(Err(EmbedError::Unavailable))
+            let embedded = async {
+                if !pool.is_verified() {
+                    self.verify(&pool).await?;
                 }
-                false => embedded.await,
+                pool.embed(scope, role, text).await
+            };
+            if !pool.is_remote {
+                return embedded.await;
             }
+            let seconds = REMOTE_TIMEOUT.as_secs();
+            let late = |_| Err(self.unavailable(format!("a text took more than {seconds} s")));
+            let embedded = timeout(REMOTE_TIMEOUT, embedded).await.unwrap_or_else(late);
+            if embedded.is_ok() {
+                self.last_cause.lock().take();
+            }
+            embedded
         }
         .boxed()
     }

@@ -18,7 +18,7 @@ pub(super) struct Http {
     model: String,
     dimension: usize,
     part_bytes: usize,
-    /// Of the worker's own thread: that of the node may not be blocked.
+    /// Of its own, which closes connections while no text is embedded: that of the node may not be blocked.
     runtime: Option<Runtime>,
 }
 
@@ -78,6 +78,6 @@ impl Worker for Http {
 }
 
 fn runtime() -> Result<Runtime, WorkerError> {
-    let built = Builder::new_current_thread().enable_all().build();
+    let built = Builder::new_multi_thread().worker_threads(1).enable_all().build();
     built.map_err(|error: io::Error| WorkerError::Fails(error.to_string()))
 }

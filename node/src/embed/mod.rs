@@ -16,6 +16,7 @@ pub(crate) use embedders::Embedders;
 pub use manifest::{Manifest, Pooling, Run};
 pub(crate) use onnx::NO_TELEMETRY;
 pub use onnx::{OnnxRuntime, Session};
+pub(crate) use open::model_in;
 pub(crate) use pool::Counters;
 pub use pool::{EmbeddedPart, Pool, Worker, WorkerError};
 pub(crate) use reranker::HttpReranker;

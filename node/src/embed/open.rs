@@ -53,7 +53,7 @@ pub(super) fn open(
 }
 
 /// The model in a folder, with its canaries.
-pub(super) fn model_in(config: &config::Embedder, folder: &Path) -> Result<Model, String> {
+pub(crate) fn model_in(config: &config::Embedder, folder: &Path) -> Result<Model, String> {
     let config = config::Embedder { threads: 1, ..config.clone() };
     let pool = open(&config, folder, &Arc::default())?;
     block_on(pool.find_canaries())?;

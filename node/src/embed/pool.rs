@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use api::{EmbedError, EmbedScope, Embedded, Embedding, TextRole};
+use futures::future::try_join_all;
 use moka::sync::Cache;
 use parking_lot::Mutex;
 use prometheus::{Histogram, HistogramOpts};
@@ -100,14 +101,14 @@ struct Canaries {
     found: Vec<Vector>,
     /// Whether they are those of the cluster's model.
     is_verified: bool,
-    /// When they may be embedded again.
-    retry_at: Option<Instant>,
 }
 
 /// A running embedder.
 pub struct Pool {
     model: Model,
     canaries: Mutex<Canaries>,
+    /// When and why they were not found, or differed.
+    last_attempt: tokio::sync::Mutex<Option<(Instant, String)>>,
     /// Why the last part was not embedded, if it was not.
     failure: Arc<Mutex<Option<String>>>,
     pub(super) conventions: Conventions,
@@ -199,8 +200,20 @@ impl Pool {
                 .spawn(move || run_worker(worker, &tasks, &counters, &failure))
                 .expect("the system starts a thread: without one, no node can run");
         }
-        let (canaries, cache) = (Mutex::default(), Cache::new(CACHE_ENTRIES));
-        Self { model, canaries, failure, conventions, is_remote, threads, queue, cache, counters }
+        let (canaries, last_attempt) = Default::default();
+        let cache = Cache::new(CACHE_ENTRIES);
+        Self {
+            model,
+            canaries,
+            last_attempt,
+            failure,
+            conventions,
+            is_remote,
+            threads,
+            queue,
+            cache,
+            counters,
+        }
     }
 }
 
@@ -307,30 +320,38 @@ impl Pool {
         self.canaries.lock().is_verified
     }
 
-    /// Embeds the canaries, unless they are known, or were tried a moment ago.
+    /// Embeds the canaries, unless they are known. Of several callers one does; others wait for it.
     ///
     /// # Errors
-    /// The model fails, or its endpoint does not respond.
+    /// The model fails, or its endpoint does not respond, now or a moment ago.
     pub(crate) async fn find_canaries(&self) -> Result<(), String> {
+        let mut last = self.last_attempt.lock().await;
+        if !self.canaries.lock().found.is_empty() {
+            return Ok(());
+        }
+        if let Some((at, error)) = &*last
+            && at.elapsed() < CANARY_PAUSE
         {
-            let mut canaries = self.canaries.lock();
-            if !canaries.found.is_empty() {
-                return Ok(());
-            }
-            if canaries.retry_at.is_some_and(|at| Instant::now() < at) {
-                return Err("the endpoint did not respond a moment ago".into());
-            }
-            canaries.retry_at = Some(Instant::now() + CANARY_PAUSE);
+            return Err(error.clone());
         }
-        let mut found = Vec::new();
-        for text in CANARIES {
-            let embedded = self.embed_parts(TextRole::Passage, text.into()).await;
-            let cause = || self.failure.lock().clone().unwrap_or_default();
-            let vector = embedded.map_err(|_| format!("{}: {}", self.model.name, cause()))?;
-            found.push(Vector::quantise(self.model.id, &vector).map_err(error::text)?);
+        let embed = |text: &str| self.embed_parts(TextRole::Passage, text.into());
+        let found = try_join_all(CANARIES.map(embed)).await;
+        let cause = || self.failure.lock().clone().unwrap_or_default();
+        let found = found.map_err(|_| format!("{}: {}", self.model.name, cause()));
+        let quantised = |vector: Vec<f32>| Vector::quantise(self.model.id, &vector);
+        let found = found.and_then(|vectors| {
+            vectors.into_iter().map(quantised).collect::<Result<_, _>>().map_err(error::text)
+        });
+        match found {
+            Ok(found) => {
+                self.canaries.lock().found = found;
+                Ok(())
+            }
+            Err(error) => {
+                *last = Some((Instant::now(), error.clone()));
+                Err(error)
+            }
         }
-        self.canaries.lock().found = found;
-        Ok(())
     }
 
     /// Compares the canaries, which are known, with those of the cluster's model. If they differ, they are forgotten,
@@ -347,14 +368,20 @@ impl Pool {
         let expected = if self.is_remote { CANARY_COSINE_MIN } else { HASHED_COSINE_MIN };
         let least = stored.canaries.iter().zip(&canaries.found).map(cosine).fold(1.0, f32::min);
         if least < expected || canaries.found.len() != stored.canaries.len() {
-            let retry_at = Some(Instant::now() + CANARY_PAUSE);
-            *canaries = Canaries { retry_at, ..Canaries::default() };
-            return Err(format!(
+            canaries.found.clear();
+            // The parts that were embedded are of no use.
+            self.counters.failed.fetch_add(CANARIES.len() as u64, Ordering::Relaxed);
+            let error = format!(
                 "{} computes other vectors than those of the memories: the cosine of a text to itself \
                  is {least:.4}, at least {expected} is expected. Run the model that embedded \
                  the memories, or change the model of the cluster",
                 self.model.name
-            ));
+            );
+            // Held by those who find them, who are done.
+            if let Ok(mut last) = self.last_attempt.try_lock() {
+                *last = Some((Instant::now(), error.clone()));
+            }
+            return Err(error);
         }
         canaries.is_verified = true;
         Ok(())
