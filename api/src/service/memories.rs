@@ -186,12 +186,11 @@ impl Session {
     /// Searches, and counts the first results as recalls. A query without words returns the hottest
     /// memories, and recalls none: they would stay hot by being hot. Sets the vector of the request.
     pub(crate) async fn search(&self, mut request: SearchRequest) -> ApiResult<SearchResults> {
-        request.vector = match request.query.trim() {
-            "" => None,
-            text => {
-                Some(components(&self.service.embed(&self.caller, TextRole::Query, text).await?)?)
-            }
-        };
+        let text = request.query.trim();
+        if !text.is_empty() {
+            let vector = self.service.embed(&self.caller, TextRole::Query, text).await?;
+            (request.vector, request.model) = (Some(components(&vector)?), Some(vector.model));
+        }
         request.reading = self.service.embedder.reading(&request.query);
         let has_words = request.vector.is_some();
         let (query, limit) = (request.query.clone(), request.limit);

@@ -36,8 +36,12 @@ impl Reader {
         // A vector of another model has no meaning here. The words find something.
         let dimension = index.read().dimension();
         let without_vector;
+        let cluster = engine.registry.cluster();
+        let is_other = request
+            .model
+            .is_some_and(|model| cluster.is_none_or(|cluster| cluster.model.id != model));
         let request = match &request.vector {
-            Some(vector) if vector.len() != dimension => {
+            Some(vector) if vector.len() != dimension || is_other => {
                 without_vector = SearchRequest { vector: None, ..request.clone() };
                 &without_vector
             }

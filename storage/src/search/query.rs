@@ -15,6 +15,7 @@ use model::memory::MemoryRecord;
 use model::score::{Evidence, Factors, Passed, Reading, RecallWeights, rounded};
 use model::sq8::Code;
 use model::temporal::{Window, window};
+use model::vector::ModelId;
 use text::form::named_authors;
 use text::spelling::names;
 use text::tokenizer::content_words;
@@ -28,6 +29,8 @@ pub struct SearchRequest {
     pub query: String,
     /// Unit vector of the query. `None` for an empty query: all similarities are 0.
     pub vector: Option<Vec<f32>>,
+    /// The model of the vector. `None` is the cluster's.
+    pub model: Option<ModelId>,
     /// How the model reads the query.
     pub reading: Reading,
     /// Which memories to search.
