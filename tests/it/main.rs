@@ -37,6 +37,7 @@ mod failover;
 mod faults;
 mod feedback;
 mod first_hour;
+mod foreign_imports;
 mod full_disk;
 mod fuzz;
 mod graph;

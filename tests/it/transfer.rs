@@ -7,7 +7,7 @@ use std::process::Stdio;
 use super::*;
 
 /// A command of a client, with the key and the nodes of a cluster.
-fn command(cluster: &Cluster, arguments: &[&str]) -> std::process::Command {
+pub(super) fn command(cluster: &Cluster, arguments: &[&str]) -> std::process::Command {
     let urls: Vec<_> = cluster.nodes().map(Node::url).collect();
     let mut command = std::process::Command::new(BINARY);
     command.args(arguments).env("HEARTH_URL", urls.join(",")).env("HEARTH_API_KEY", &cluster.key);
@@ -89,7 +89,8 @@ async fn round_trip_is_identical() {
         let (_, dry) = hearth(&to, &["import", file.to_str().unwrap(), "--dry-run"]);
         assert_eq!(dry.trim(), "0 would be created, 10 exist already, 0 rejected.");
         let (_, dry) = hearth(&to, &["import", file.to_str().unwrap(), "--dry-run", "--json"]);
-        let expected = json!({"created": 0, "present": 10, "rejected": 0, "errors": []});
+        let expected = json!({"created": 0, "present": 10, "merged": 0, "skipped": {}, "rejected": 0,
+            "errors": []});
         assert_eq!(serde_json::from_str::<Value>(&dry).unwrap(), expected);
         // No trigger fires for what is imported.
         let history = to.get("/triggers/history").await;

@@ -1,6 +1,7 @@
 //! `hearth export` and `hearth import`: what a tenant holds, in a file of lines of JSON, or as Markdown for
 //! reading. A file without its last line, or with a wrong checksum, is not complete.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use storage::model::memory::NAMESPACE_DEFAULT;
 
 use crate::client::access::Client;
 use crate::client::connection::{Connection, parse};
-use crate::client::foreign::{Source, convert};
+use crate::client::foreign::{Conversion, Reject, Source, convert, source_of};
 use crate::client::print::{harmless, print, print_json};
 use crate::error::{cannot, text, unusable};
 use crate::failure::{Exit, Failure};
@@ -27,8 +28,6 @@ const PART_LINES: usize = 100;
 const PART_BYTES: usize = 512 << 10;
 /// Requests at a time: while one is stored, the next one is embedded.
 const PARTS_AT_ONCE: usize = 2;
-/// Characters that name a memory.
-const BEGINNING_CHARS: usize = 60;
 /// Rejected lines that are printed.
 const REJECTED_MAX: usize = 20;
 
@@ -193,23 +192,26 @@ fn write_markdown(folder: &Path, line: &[u8]) -> Result<(), Failure> {
 /// Arguments of `hearth import`.
 #[derive(Args)]
 pub(crate) struct Import {
-    /// A file of `hearth export`, or what --from says
+    /// A file of `hearth export`, or of another product
     file: PathBuf,
-    /// What the file holds
-    #[arg(long, value_enum, default_value_t = Source::Hearth)]
-    from: Source,
+    /// What the file holds; found out if absent
+    #[arg(long, value_enum)]
+    from: Option<Source>,
     /// Namespace of memories of other products that name none
     #[arg(long, short)]
     namespace: Option<String>,
     /// Validate all lines, and count what would be created
     #[arg(long)]
     dry_run: bool,
+    /// Write what does not come in to this file, a line of JSON each: its place, the reason, and the entry
+    #[arg(long, value_name = "FILE")]
+    rejects: Option<PathBuf>,
     #[command(flatten)]
     client: Client,
 }
 
 /// What became of the lines of a request.
-#[derive(Default, Deserialize, Serialize)]
+#[derive(Default, Deserialize)]
 struct Outcome {
     created: u64,
     present: u64,
@@ -217,11 +219,21 @@ struct Outcome {
     errors: Vec<Rejected>,
 }
 
-#[derive(Deserialize, Serialize)]
+#[derive(Deserialize)]
 struct Rejected {
     line: usize,
-    error: String,
     message: String,
+}
+
+/// What became of the entries of a file.
+#[derive(Serialize)]
+struct Summary {
+    created: u64,
+    present: u64,
+    merged: usize,
+    skipped: BTreeMap<&'static str, usize>,
+    rejected: u64,
+    errors: Vec<Reject>,
 }
 
 /// Lines of one kind, for one request.
@@ -236,86 +248,125 @@ struct ImportPart {
 impl Import {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let connection = self.client.connect()?;
-        let converted = tempfile::NamedTempFile::new().map_err(cannot("create a file"))?;
-        let (file, total) = match self.from {
-            Source::Hearth => (self.file.as_path(), complete_lines(&self.file)?),
-            source => {
-                let namespace = connection.namespace(self.namespace);
-                let namespace = namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT);
-                let mut out = BufWriter::new(converted.as_file());
-                let total = convert(source, &self.file, namespace, &mut out)?;
-                out.flush().map_err(cannot("write a file"))?;
-                (converted.path(), total)
-            }
+        let source = match self.from {
+            Some(source) => source,
+            None => source_of(&self.file)?,
         };
-        let bar = ProgressBar::new(total as u64).with_style(style("{wide_bar} {pos}/{len} lines")?);
-        let mut all = Outcome::default();
-        let mut parts = parts(file)?.peekable();
-        // Edges need their memories: each kind waits for the one before.
-        while let Some(first) = parts.next() {
-            let first = first?;
-            let kind = first.kind.clone();
-            let is_same =
-                |part: &Result<ImportPart, Failure>| part.as_ref().is_ok_and(|it| it.kind == kind);
-            let others = std::iter::from_fn(|| parts.next_if(is_same));
-            let same = stream::iter(std::iter::once(Ok(first)).chain(others));
-            let mut sent =
-                same.map(|part| send(&connection, part, self.dry_run)).buffered(PARTS_AT_ONCE);
-            while let Some((count, outcome)) = sent.try_next().await? {
-                bar.inc(count as u64);
-                all.created += outcome.created;
-                all.present += outcome.present;
-                all.rejected += outcome.rejected;
-                all.errors.extend(outcome.errors);
-            }
-        }
-        bar.finish_and_clear();
-        if self.client.is_json() {
-            print_json(&json!(all))?;
+        let converted = tempfile::NamedTempFile::new().map_err(cannot("create a file"))?;
+        let (file, total, conversion) = if source == Source::Hearth {
+            (self.file.as_path(), complete_lines(&self.file)?, Conversion::default())
         } else {
-            let beginning_of = |line| match self.from {
-                Source::Hearth => Ok(format!("line {line}")),
-                // Its lines are not those of the file that was read.
-                _ => beginning(file, line),
-            };
-            all.print(self.dry_run, beginning_of)?;
+            let namespace = connection.namespace(self.namespace);
+            let namespace = namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT);
+            let mut out = BufWriter::new(converted.as_file());
+            let conversion = convert(source, &self.file, namespace, &mut out)?;
+            out.flush().map_err(cannot("write a file"))?;
+            (converted.path(), conversion.places.len(), conversion)
+        };
+        let outcome = send_all(&connection, file, total, self.dry_run).await?;
+        let Conversion { places, merged, skipped, rejects: mut errors, .. } = conversion;
+        let rejected = outcome.rejected + errors.len() as u64;
+        let entries = entries(file, &outcome.errors)?;
+        for (Rejected { line, message }, entry) in outcome.errors.into_iter().zip(entries) {
+            let place = places.get(line - 1).cloned().unwrap_or_else(|| format!("line {line}"));
+            errors.push(Reject { place, reason: message, entry });
         }
-        match all.rejected {
+        let Outcome { created, present, .. } = outcome;
+        let summary = Summary { created, present, merged, skipped, rejected, errors };
+        if let Some(path) = &self.rejects {
+            let mut out = BufWriter::new(File::create(path).map_err(unusable(path))?);
+            for reject in &summary.errors {
+                writeln!(out, "{}", json!(reject)).map_err(unusable(path))?;
+            }
+            out.flush().map_err(unusable(path))?;
+        }
+        match self.client.is_json() {
+            true => print_json(&json!(summary))?,
+            false => summary.print(self.dry_run)?,
+        }
+        match rejected {
+            _ if total == 0 => {
+                let why = format!("nothing in {} can be imported", self.file.display());
+                Err(Failure::new(Exit::Rejected, why))
+            }
             0 => Ok(()),
             rejected => {
-                Err(Failure::new(Exit::Rejected, format!("{rejected} lines were rejected")))
+                Err(Failure::new(Exit::Rejected, format!("{rejected} entries were rejected")))
             }
         }
     }
 }
 
-impl Outcome {
-    /// Prints the numbers, and the first rejected lines by their names.
-    fn print(
-        &self,
-        dry_run: bool,
-        name: impl Fn(usize) -> Result<String, Failure>,
-    ) -> Result<(), Failure> {
-        let Self { created, present, rejected, errors } = self;
+/// Sends all lines of a file.
+async fn send_all(
+    connection: &Connection,
+    file: &Path,
+    total: usize,
+    dry_run: bool,
+) -> Result<Outcome, Failure> {
+    let bar = ProgressBar::new(total as u64).with_style(style("{wide_bar} {pos}/{len} lines")?);
+    let mut all = Outcome::default();
+    let mut parts = parts(file)?.peekable();
+    // Edges need their memories: each kind waits for the one before.
+    while let Some(first) = parts.next() {
+        let first = first?;
+        let kind = first.kind.clone();
+        let is_same =
+            |part: &Result<ImportPart, Failure>| part.as_ref().is_ok_and(|it| it.kind == kind);
+        let others = std::iter::from_fn(|| parts.next_if(is_same));
+        let same = stream::iter(std::iter::once(Ok(first)).chain(others));
+        let mut sent = same.map(|part| send(connection, part, dry_run)).buffered(PARTS_AT_ONCE);
+        while let Some((count, outcome)) = sent.try_next().await? {
+            bar.inc(count as u64);
+            all.created += outcome.created;
+            all.present += outcome.present;
+            all.rejected += outcome.rejected;
+            all.errors.extend(outcome.errors);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(all)
+}
+
+impl Summary {
+    /// Prints the numbers, and the first rejected entries by their places.
+    fn print(&self, dry_run: bool) -> Result<(), Failure> {
+        let Self { created, present, merged, skipped, rejected, errors } = self;
         let would = if dry_run { "would be created" } else { "created" };
-        print(&format!("{created} {would}, {present} exist already, {rejected} rejected."))?;
-        for Rejected { line, message, .. } in errors.iter().take(REJECTED_MAX) {
-            print(&harmless(&format!("{}: {message}", name(*line)?)))?;
+        let mut numbers = format!("{created} {would}, {present} exist already");
+        if *merged > 0 {
+            numbers += &format!(", {merged} merged with others of the file");
+        }
+        for (reason, count) in skipped {
+            numbers += &format!(", {count} skipped: {reason}");
+        }
+        print(&format!("{numbers}, {rejected} rejected."))?;
+        for Reject { place, reason, .. } in errors.iter().take(REJECTED_MAX) {
+            print(&harmless(&format!("{place}: {reason}")))?;
         }
         match rejected.saturating_sub(REJECTED_MAX as u64) {
             0 => Ok(()),
-            more => print(&format!("… and {more} more")),
+            more => print(&format!("… and {more} more; --rejects FILE has all of them")),
         }
     }
 }
 
-/// The first characters of the memory of a line, from 1.
-fn beginning(path: &Path, line: usize) -> Result<String, Failure> {
+/// The entries of rejected lines, in their order.
+fn entries(path: &Path, rejected: &[Rejected]) -> Result<Vec<Value>, Failure> {
+    let lines: HashMap<_, _> =
+        rejected.iter().enumerate().map(|(at, rejected)| (rejected.line, at)).collect();
+    let mut entries = vec![Value::Null; rejected.len()];
+    if lines.is_empty() {
+        return Ok(entries);
+    }
     let file = BufReader::new(File::open(path).map_err(unusable(path))?);
-    let line = file.lines().nth(line - 1).transpose().map_err(unusable(path))?.unwrap_or_default();
-    let object: Value = serde_json::from_str(&line).map_err(text)?;
-    let label = object["memory"]["label"].as_str().unwrap_or_default();
-    Ok(label.chars().take(BEGINNING_CHARS).collect())
+    for (number, line) in (1..).zip(file.lines()) {
+        if let Some(at) = lines.get(&number) {
+            let line = line.map_err(unusable(path))?;
+            entries[*at] = serde_json::from_str(&line).unwrap_or_else(|_| line.into());
+        }
+    }
+    Ok(entries)
 }
 
 /// Verifies that a file is a complete export. Returns the number of its lines.
