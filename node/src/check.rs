@@ -33,10 +33,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// What was found, or what is wrong and how to mend it.
 pub(crate) type CheckResult = Result<String, String>;
 
-fn model(config: &Config) -> CheckResult {
-    model_in(&config.embedder, &config.embedder.model).map(|model| model.name)
-}
-
 /// The name of each check, and its result.
 pub(crate) async fn check(config: &Config) -> Vec<(&'static str, CheckResult)> {
     let mut results = vec![
@@ -48,7 +44,7 @@ pub(crate) async fn check(config: &Config) -> Vec<(&'static str, CheckResult)> {
         ("data folder", data_folder(config)),
         ("cluster key", cluster_key(config)),
         ("place of backups", place_of_backups(config)),
-        ("model", model(config)),
+        ("model", model_in(&config.embedder, &config.embedder.model).map(|model| model.name)),
     ];
     if !config.reranker.url.is_empty() {
         let reranker = HttpReranker::of(&config.reranker, &Arc::default());
