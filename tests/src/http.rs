@@ -33,10 +33,12 @@ impl Response {
         self.headers[header].to_str().ok().and_then(|text| text.parse().ok()).expect("a number")
     }
 
-    /// Asserts the status and the error code.
+    /// Asserts the status and the error code, which an error of JSON-RPC has in its data.
     #[track_caller]
     pub fn assert_error(&self, status: u16, code: &str) {
-        let found = (self.status.as_u16(), self.body["error"].as_str());
+        let error = &self.body["error"];
+        let code_of = error.as_str().or(error["data"]["error"].as_str());
+        let found = (self.status.as_u16(), code_of);
         assert_eq!(found, (status, Some(code)), "{}", self.body);
     }
 

@@ -6,32 +6,33 @@ mod arguments;
 mod calls;
 mod graph;
 mod graph_types;
+mod messages;
 mod server;
 mod tools;
 
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
-use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Request, State};
+use axum::http::HeaderValue;
+use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use axum::response::Response;
 use axum::routing::post;
 use axum::{Extension, Router};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use serde::de::IgnoredAny;
-use serde_json::{Value, json};
+use serde_json::Value;
 use storage::model::tenant::Role;
 use url::Url;
 
 use crate::app::App;
 use crate::auth::{ReaderRead, record_use};
-use crate::error::{ApiError, ApiResult, ErrorKind};
-use crate::limits::{MCP_BYTES_MAX, MCP_DEADLINE};
-use crate::requests::JsonBody;
+use crate::error::ApiResult;
+use crate::limits::MCP_BYTES_MAX;
 use crate::requests::headers::{NamespaceHeader, RequestOrigin, ZoneHeader};
+use crate::requests::{JsonBody, context_of};
 use calls::Call;
+use messages::{Message, error_response, is_json, named, rejected};
 use server::Server;
 pub use tools::McpProfile;
 use tools::ToolSet;
@@ -58,27 +59,45 @@ pub(crate) fn routes(
     let origins = origins.iter().map(|origin| with_port(origin)).chain(local).collect();
     let options =
         Options { protocol: protocol(origins), tools: Arc::new(ToolSet::new(profile, tools)?) };
-    let route = Router::new().route("/mcp", post(serve)).layer(Extension(options));
+    let route = Router::new().route("/mcp", post(serve)).route("/mcp/", post(serve));
+    let route = route.layer(Extension(options));
     Ok(route.layer(DefaultBodyLimit::max(MCP_BYTES_MAX)))
 }
 
+/// Errors are errors of JSON-RPC, with the status and the code of the interface.
 async fn serve(
     State(app): State<App>,
     Extension(options): Extension<Options>,
-    ReaderRead(session, _): ReaderRead,
-    home: NamespaceHeader,
-    zone: ZoneHeader,
-    origin: RequestOrigin,
     request: Request,
+) -> Response {
+    let request_id = context_of(request.extensions()).id.clone();
+    let mut id = Value::Null;
+    let served = respond(&app, options, request, &mut id).await;
+    served.unwrap_or_else(|error| error_response(error, id, &request_id))
+}
+
+/// Sets `id` to that of the message, once it is read.
+async fn respond(
+    app: &App,
+    options: Options,
+    request: Request,
+    id: &mut Value,
 ) -> ApiResult<Response> {
+    let (mut parts, body) = request.into_parts();
+    let ReaderRead(session, _) = ReaderRead::from_request_parts(&mut parts, app).await?;
+    let home = NamespaceHeader::from_request_parts(&mut parts, app).await?;
+    let zone = ZoneHeader::from_request_parts(&mut parts, app).await?;
+    let origin = RequestOrigin::from_request_parts(&mut parts, app).await?;
     let context = Arc::clone(&session.request);
-    let (parts, body) = request.into_parts();
-    let whole = Request::from_parts(parts.clone(), body);
-    let JsonBody(bytes) = JsonBody::from_request(whole, &app).await?;
-    let mut request = Request::from_parts(parts.clone(), Body::from(bytes.clone()));
-    // One that only accepts JSON gets JSON, which is all that this endpoint sends.
+    let JsonBody(bytes) =
+        JsonBody::from_request(Request::from_parts(parts.clone(), body), app).await?;
+    let message = Message::parse(&bytes, id)?;
+    let _ = message;
+    let mut request = Request::from_parts(parts.clone(), Body::from(bytes));
+    // One that accepts JSON only gets JSON: streams are for those who want notifications.
     let accepted = HeaderValue::from_static("application/json, text/event-stream");
     request.headers_mut().insert(ACCEPT, accepted);
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     request.headers_mut().remove(AUTHORIZATION);
     let call = Call { session, home, zone: zone.time_zone(), origin: Arc::new(origin) };
     let server = Server::new(call, options.tools);
@@ -87,56 +106,18 @@ async fn serve(
         Arc::new(NeverSessionManager::default()),
         options.protocol,
     );
-    let handled = tokio::time::timeout(MCP_DEADLINE, service.handle(request)).await;
+    let response = service.handle(request).await;
     if context.has_written() {
         // The tool was known only now: a key that writes is used in another way than one that reads.
-        record_use(&parts, &app, Role::Agent);
+        record_use(&parts, app, Role::Agent);
     }
-    match handled {
-        Ok(response) if response.status().is_client_error() => match is_json(response.headers()) {
-            true => Ok(named(response.map(Body::new), &context.id).await),
-            false => {
-                malformed(&bytes, &context.id).map_or_else(|| Err(rejected(response.status())), Ok)
-            }
-        },
-        Ok(response) => Ok(response.map(Body::new)),
-        Err(_) if context.has_written() => {
-            let message = "the write may or may not have happened: check before you repeat it";
-            Err(ApiError::new(ErrorKind::Unknown, "outcome_unknown", message))
+    match response.status().is_client_error() {
+        false => Ok(response.map(Body::new)),
+        true if is_json(response.headers()) => {
+            Ok(named(response.map(Body::new), &context.id).await)
         }
-        Err(_) => Err(ApiError::unavailable("busy", "the request took too long")),
+        true => Err(rejected(response.status())),
     }
-}
-
-fn is_json(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
-}
-
-/// An error of the protocol, with the id of the request.
-async fn named(response: Response, request_id: &str) -> Response {
-    let (mut parts, body) = response.into_parts();
-    let bytes = to_bytes(body, MCP_BYTES_MAX).await.unwrap_or_default();
-    let mut message: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    if message["error"].is_object() {
-        // Clients read there which versions are supported.
-        let data = &mut message["error"]["data"];
-        if !data.is_object() {
-            *data = json!({});
-        }
-        data["request_id"] = request_id.into();
-    }
-    parts.headers.remove(CONTENT_LENGTH);
-    Response::from_parts(parts, Body::from(message.to_string()))
-}
-
-/// The error for a request that the protocol rejects, in place of its text.
-fn rejected(status: StatusCode) -> ApiError {
-    if status == StatusCode::FORBIDDEN {
-        let message = "pages of this origin may not use the tools: set public.origins";
-        return ApiError::new(ErrorKind::Forbidden, "wrong_origin", message);
-    }
-    let message = "the protocol rejects the request: check Content-Type and MCP-Protocol-Version";
-    ApiError::bad_request("bad_mcp_request", message)
 }
 
 /// Browsers send no key by themselves, so a page of another site can use none: hosts are not checked
@@ -161,18 +142,4 @@ fn with_port(origin: &str) -> String {
         Some(format!("{}://{}:{port}", url.scheme(), url.host_str()?))
     });
     with_port.unwrap_or_else(|| origin.to_owned())
-}
-
-/// The response to what is no single JSON-RPC message. Batches ended with the revision 2025-06-18.
-fn malformed(bytes: &Bytes, request_id: &str) -> Option<Response> {
-    let (code, message) = match serde_json::from_slice::<IgnoredAny>(bytes) {
-        Err(_) => (-32_700, "the body is not valid JSON"),
-        Ok(_) if bytes.trim_ascii().starts_with(b"[") => (-32_600, "batches are not supported"),
-        Ok(_) => return None,
-    };
-    let data = json!({ "request_id": request_id });
-    let error = json!({"code": code, "message": message, "data": data});
-    let error = json!({"jsonrpc": "2.0", "id": null, "error": error});
-    let headers = [(CONTENT_TYPE, "application/json")];
-    Some((StatusCode::BAD_REQUEST, headers, error.to_string()).into_response())
 }
