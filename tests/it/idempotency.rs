@@ -302,13 +302,19 @@ async fn what_cannot_repeat_takes_no_idempotency_key() {
 #[tokio::test]
 async fn tools_are_done_once() {
     let cluster = options().start();
-    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params":
-        {"name": "sulcus_remember", "arguments": {"content": "once by a tool"}}});
-    let remember = || {
+    // Clients number their messages.
+    let remember = |id: u64, content: &str| {
+        let params = json!({"name": "sulcus_remember", "arguments": {"content": content},
+            "_meta": {"progressToken": id}});
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
         let request = cluster.client.post(format!("{}/mcp", cluster.url())).json(&call);
         Request(request.bearer_auth(&cluster.key)).header("Idempotency-Key", "tool").send()
     };
-    let [first, second] = [remember().await, remember().await];
+    let [first, second] =
+        [remember(1, "once by a tool").await, remember(2, "once by a tool").await];
+    let other = remember(3, "another text").await;
+    let text = string(&other.body["result"]["content"][0]["text"]);
+    assert!(text.starts_with("idempotency_key_reused: "), "{}", other.body);
     let id =
         |response: &Response| response.body["result"]["structuredContent"]["memory_id"].clone();
     assert!(id(&first).is_string(), "{}", first.body);

@@ -54,7 +54,7 @@ pub(crate) struct Once {
     /// Digest of method, address and namespace.
     head: [u8; 32],
     /// SHA-256 of the body; zeros without one.
-    body: OnceLock<[u8; 32]>,
+    body: Mutex<[u8; 32]>,
     /// Commands of the request that have a receipt so far.
     commands: AtomicU32,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Once {
 impl Once {
     /// `head` is a digest of method, address and namespace.
     pub(crate) fn new(key: String, head: [u8; 32]) -> Self {
-        Self { key, head, body: OnceLock::new(), commands: AtomicU32::new(0) }
+        Self { key, head, body: Mutex::default(), commands: AtomicU32::new(0) }
     }
 }
 
@@ -175,10 +175,10 @@ impl RequestContext {
         std::mem::take(&mut self.held.lock())
     }
 
-    /// Records the body, if the request has an idempotency key.
+    /// Records what decides what the request does, if it has an idempotency key: the body, or a part of it.
     pub(crate) fn set_once_body(&self, body: &[u8]) {
         if let Some(once) = &self.once {
-            once.body.get_or_init(|| Sha256::digest(body).into());
+            *once.body.lock() = Sha256::digest(body).into();
         }
     }
 
@@ -203,8 +203,7 @@ impl RequestContext {
         let number = once.commands.fetch_add(1, Ordering::Relaxed);
         // No key contains a zero byte.
         key.update([&[0], &number.to_be_bytes()[..]].concat());
-        let body = once.body.get().copied().unwrap_or_default();
-        let body_hash = Sha256::digest([once.head, body].concat()).into();
+        let body_hash = Sha256::digest([once.head, *once.body.lock()].concat()).into();
         Some(ReceiptRequest { key: key.finalize().into(), body_hash })
     }
 }

@@ -92,7 +92,7 @@ async fn respond(
     let JsonBody(bytes) =
         JsonBody::from_request(Request::from_parts(parts.clone(), body), app).await?;
     let message = Message::parse(&bytes, id)?;
-    let _ = message;
+    context.set_once_body(&message.repeated());
     let mut request = Request::from_parts(parts.clone(), Body::from(bytes));
     // One that accepts JSON only gets JSON: streams are for those who want notifications.
     let accepted = HeaderValue::from_static("application/json, text/event-stream");
