@@ -16,7 +16,7 @@ use crate::mcp::arguments::ToolResult;
 use crate::mcp::calls::Call;
 use crate::mcp::{calls, graph};
 use crate::openapi::standalone;
-use crate::requests::parse_object;
+use crate::requests::parse_arguments;
 use crate::responses::json_bytes;
 
 /// A tool.
@@ -386,7 +386,7 @@ where
     let run = move |call: Call, arguments| {
         async move {
             let request = Arc::clone(&call.session.request);
-            result(&request, &function(call, parse_object(arguments)?).await?)
+            result(&request, &function(call, parse_arguments(arguments)?).await?)
         }
         .boxed()
     };

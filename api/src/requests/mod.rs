@@ -11,6 +11,7 @@ pub(crate) mod details;
 pub(crate) mod fields;
 pub(crate) mod headers;
 pub(crate) mod import;
+mod loose;
 pub(crate) mod memories;
 pub(crate) mod numbers;
 pub(crate) mod times;
@@ -28,9 +29,9 @@ use axum::http::header::CONTENT_LENGTH;
 use axum::http::request::Parts;
 use futures::StreamExt;
 use http_body_util::LengthLimitError;
-use serde::de::value::{self, MapDeserializer, SeqDeserializer};
-use serde::de::{DeserializeOwned, Error as _, IntoDeserializer, Visitor};
-use serde::{Deserializer, forward_to_deserialize_any};
+use loose::{Argument, Parameter};
+use serde::de::DeserializeOwned;
+use serde::de::value::MapDeserializer;
 use serde_json::{Map, Value};
 
 use crate::admission::request::RequestContext;
@@ -139,9 +140,9 @@ impl JsonBody {
     }
 }
 
-/// Parses an object whose JSON is parsed already.
-pub(crate) fn parse_object<T: DeserializeOwned>(object: Map<String, Value>) -> ApiResult<T> {
-    serde_path_to_error::deserialize(Value::Object(object))
+/// Parses the arguments of a tool.
+pub(crate) fn parse_arguments<T: DeserializeOwned>(object: Map<String, Value>) -> ApiResult<T> {
+    serde_path_to_error::deserialize(Argument(Value::Object(object)))
         .map_err(|error| invalid(&error.path().to_string(), &error.inner().to_string()))
 }
 
@@ -182,62 +183,6 @@ pub(crate) fn parse_pairs<T: DeserializeOwned>(
     let pairs = pairs.into_iter().map(|(name, text)| (name, Parameter(text)));
     serde_path_to_error::deserialize(MapDeserializer::new(pairs))
         .map_err(|error| invalid(&error.path().to_string(), &error.inner().to_string()))
-}
-
-/// The texts of a query parameter or header: a list has all of them, and any other type the last one, from which numbers
-/// and booleans are parsed.
-struct Parameter(Vec<String>);
-
-impl Parameter {
-    fn last(mut self) -> String {
-        self.0.pop().unwrap_or_default()
-    }
-}
-
-impl<'de> Deserializer<'de> for Parameter {
-    type Error = value::Error;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, value::Error> {
-        visitor.visit_string(self.last())
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, value::Error> {
-        visitor.visit_some(self)
-    }
-
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, value::Error> {
-        let parsed =
-            self.last().parse().map_err(|_| value::Error::custom("must be true or false"))?;
-        visitor.visit_bool(parsed)
-    }
-
-    // All types of numbers ask for this one: see `Numeric`.
-    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, value::Error> {
-        let text = self.last();
-        match (text.parse(), text.parse()) {
-            (Ok(whole), _) => visitor.visit_u64(whole),
-            (_, Ok(number)) => visitor.visit_f64(number),
-            _ => Err(value::Error::custom("must be a number")),
-        }
-    }
-
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, value::Error> {
-        let items = self.0.into_iter().map(|text| Self(vec![text]));
-        visitor.visit_seq(SeqDeserializer::new(items))
-    }
-
-    forward_to_deserialize_any! {
-        i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 char str string bytes byte_buf unit
-        unit_struct newtype_struct tuple tuple_struct map struct enum identifier ignored_any
-    }
-}
-
-impl<'de> IntoDeserializer<'de> for Parameter {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
-    }
 }
 
 /// An error of a field. serde reports missing and repeated fields at their parent; this names the
