@@ -10,6 +10,7 @@ mod app;
 mod auth;
 mod dashboard_files;
 mod error;
+mod following;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod host;
