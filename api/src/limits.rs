@@ -17,6 +17,10 @@ pub(crate) const CONTEXT_TOKENS_DEFAULT: usize = 2_000;
 pub(crate) const CONTEXT_TOKENS_MAX: usize = 32_000;
 /// Time limit of a request of MCP.
 pub(crate) const MCP_DEADLINE: Duration = Duration::from_secs(30);
+/// Time between two reports that a request of MCP goes on.
+pub(crate) const MCP_PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// Resources that a client of MCP follows in one subscription.
+pub(crate) const MCP_SUBSCRIPTIONS_MAX: usize = 64;
 /// Most authenticated requests served at once; further ones get 503 immediately. Of this and of the
 /// other budgets a tenant has half and a key a quarter; more than that gets 429.
 pub const REQUESTS_MAX: usize = 2_048;

@@ -18,14 +18,18 @@ import httpx2
 import mcp.client.session
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.types import ElicitResult, ResourceTemplateReference
 
 LEGACY_VERSIONS = ["2025-03-26", "2025-06-18", "2025-11-25"]
 MODERN_VERSION = "2026-07-28"
 PATIENCE = 30
+# What the server asked a person, and what the person replies.
+QUESTIONS, REPLIES = [], []
 
 
 def client(http, url, mode):
-    return Client(streamable_http_client(f"{url}/mcp", http_client=http), mode=mode)
+    transport = streamable_http_client(f"{url}/mcp", http_client=http)
+    return Client(transport, mode=mode, elicitation_callback=ask)
 
 
 def http_client(key):
@@ -44,13 +48,42 @@ async def use(memory, version):
     assert found["memories"][0]["id"] == stored["memory_id"], found
     loaded = await call(memory, "sulcus_context", {"query": label})
     assert stored["memory_id"] in loaded["memory_ids"], loaded
-    assert [str(it.uri) for it in (await memory.list_resources()).resources] == ["hearth://context"]
-    read = await memory.read_resource(f"hearth://memories/{stored['memory_id']}")
-    assert label in read.contents[0].text, read
+    address = f"hearth://memories/{stored['memory_id']}"
+    uris = [str(it.uri) for it in (await memory.list_resources()).resources]
+    assert uris[0] == "hearth://context" and address in uris, uris
+    read = await memory.read_resource(address)
+    assert label in read.contents[0].text and read.contents[0].mime_type == "application/json", read
+    template = ResourceTemplateReference(uri="hearth://memories/{id}")
+    completed = await memory.complete(template, {"name": "id", "value": stored["memory_id"][:-2]})
+    assert stored["memory_id"] in completed.completion.values, completed
     for prompt in (await memory.list_prompts()).prompts:
         assert (await memory.get_prompt(prompt.name)).messages, prompt.name
     wrong = await memory.call_tool("sulcus_update", {"memory_id": "no id"})
     assert wrong.is_error and "memory_id" in wrong.content[0].text, wrong
+    if version == MODERN_VERSION:
+        async with memory.listen(resource_subscriptions=[address]) as changes:
+            await call(memory, "sulcus_pin", {"memory_id": stored["memory_id"]})
+            change = await anext(changes)
+            assert address in str(change), change
+    await confirm(memory, stored["memory_id"], asks=version == MODERN_VERSION)
+
+
+async def confirm(memory, memory_id, asks):
+    """A person is asked before a memory is deleted, where the client can ask."""
+    QUESTIONS.clear()
+    if asks:
+        REPLIES.append("decline")
+        refused = await memory.call_tool("sulcus_forget", {"memory_id": memory_id})
+        assert refused.is_error and "not_confirmed" in refused.content[0].text, refused
+        REPLIES.append("accept")
+    await call(memory, "sulcus_forget", {"memory_id": memory_id})
+    expected = 2 if asks else 0
+    assert len(QUESTIONS) == expected and all("The agent spoke" in it for it in QUESTIONS), QUESTIONS
+
+
+async def ask(_, params):
+    QUESTIONS.append(params.message)
+    return ElicitResult(action=REPLIES.pop(), content={})
 
 
 async def call(memory, tool, arguments):

@@ -2,7 +2,10 @@
 //! their types the bounds. Results are short, since an agent pays for each token. Heat is 0 to 100 here, as
 //! agents know it from the published tools.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use storage::model::memory::MemoryRecord;
 use storage::model::score::rounded;
 use utoipa::ToSchema;
@@ -13,6 +16,7 @@ use crate::requests::memories::any_namespace;
 use crate::requests::numbers::{Clamped, Percent};
 use crate::requests::triggers::{ActionConfig, NotificationView, TriggerView};
 use crate::requests::values::{Id, JsonObject, OneOf};
+use crate::responses::memory::metadata;
 use crate::responses::{Time, TypeCount};
 
 /// A memory to store.
@@ -179,6 +183,13 @@ pub(super) struct MemoryView {
     superseded_by: Option<MemoryIdText>,
     created_at: Time,
     updated_at: Time,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    tags: Vec<String>,
+    /// Of one memory that is read by its id.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = Object, required = false)]
+    metadata: BTreeMap<String, Box<RawValue>>,
     /// How well it matches the search.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -204,8 +215,16 @@ impl MemoryView {
             superseded_by: memory.superseded_by.map(Id),
             created_at: Time(memory.created_at),
             updated_at: Time(memory.updated_at),
+            tags: memory.details.as_ref().map(|it| it.tags.clone()).unwrap_or_default(),
+            metadata: BTreeMap::new(),
             score,
         }
+    }
+
+    /// With its metadata.
+    pub(super) fn whole(record: &MemoryRecord) -> Self {
+        let metadata = record.memory.details.as_deref().map(metadata).unwrap_or_default();
+        Self { metadata, ..Self::new(record, None) }
     }
 }
 

@@ -30,6 +30,7 @@ use crate::requests::values::Text;
 use crate::responses::memory::SearchSummary;
 use crate::responses::type_counts;
 use crate::service::Session;
+use crate::service::freshness::Freshness;
 use crate::service::writes::WriteResult;
 
 /// Most triggers of a list.
@@ -237,6 +238,8 @@ pub(super) async fn delete_trigger(call: Call, one: OneTrigger) -> ApiResult<Tri
 #[derive(Clone)]
 pub(super) struct Call {
     pub(super) session: Session,
+    /// Of what its reads return, at least.
+    pub(super) freshness: Freshness,
     pub(super) home: NamespaceHeader,
     pub(super) zone: TimeZone,
     pub(super) origin: Arc<RequestOrigin>,

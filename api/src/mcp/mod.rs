@@ -4,10 +4,14 @@
 
 mod arguments;
 mod calls;
+mod confirmation;
 mod graph;
 mod graph_types;
 mod messages;
+mod prompts;
+mod resources;
 mod server;
+mod subscriptions;
 mod tools;
 
 use std::sync::Arc;
@@ -84,7 +88,7 @@ async fn respond(
     id: &mut Value,
 ) -> ApiResult<Response> {
     let (mut parts, body) = request.into_parts();
-    let ReaderRead(session, _) = ReaderRead::from_request_parts(&mut parts, app).await?;
+    let ReaderRead(session, freshness) = ReaderRead::from_request_parts(&mut parts, app).await?;
     let home = NamespaceHeader::from_request_parts(&mut parts, app).await?;
     let zone = ZoneHeader::from_request_parts(&mut parts, app).await?;
     let origin = RequestOrigin::from_request_parts(&mut parts, app).await?;
@@ -94,13 +98,16 @@ async fn respond(
     let message = Message::parse(&bytes, id)?;
     context.set_once_body(&message.repeated());
     let mut request = Request::from_parts(parts.clone(), Body::from(bytes));
+    let reads_streams = parts.headers.get_all(ACCEPT).iter().any(|accepted| {
+        accepted.to_str().is_ok_and(|accepted| accepted.contains("text/event-stream"))
+    });
     // One that accepts JSON only gets JSON: streams are for those who want notifications.
     let accepted = HeaderValue::from_static("application/json, text/event-stream");
     request.headers_mut().insert(ACCEPT, accepted);
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     request.headers_mut().remove(AUTHORIZATION);
-    let call = Call { session, home, zone: zone.time_zone(), origin: Arc::new(origin) };
-    let server = Server::new(call, options.tools);
+    let call = Call { session, freshness, home, zone: zone.time_zone(), origin: Arc::new(origin) };
+    let server = Server { app: app.clone(), call, offered: options.tools, reads_streams };
     let service = StreamableHttpService::new(
         move || Ok::<_, std::io::Error>(server.clone()),
         Arc::new(NeverSessionManager::default()),

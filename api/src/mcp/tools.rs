@@ -143,6 +143,10 @@ impl Tool {
         self.description.clone().with_annotations(annotations)
     }
 
+    pub(super) fn deletes(&self) -> bool {
+        matches!(self.effect, Effect::Deletes)
+    }
+
     /// Calls it. What is wrong with a call is part of the result: the agent reads it and tries again.
     pub(super) async fn call(&self, call: Call, arguments: JsonObject) -> CallToolResult {
         match (self.run)(call, arguments).await {
