@@ -256,6 +256,25 @@ pub(crate) fn standalone<T: ToSchema>() -> Map<String, Value> {
     schema.as_object().cloned().unwrap_or_default()
 }
 
+/// The schema of a request, where an absent field does what null does: strict clients accept no choice of
+/// null.
+pub(crate) fn without_null(schema: Map<String, Value>) -> Map<String, Value> {
+    let mut schema = Value::Object(schema);
+    remove_nulls(&mut schema);
+    schema.as_object().cloned().unwrap_or_default()
+}
+
+fn remove_nulls(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(remove_nulls),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(remove_nulls);
+            remove_null(value);
+        }
+        _ => {}
+    }
+}
+
 /// Puts the named schemas in place of the references to them.
 fn inline(value: &mut Value, named: &Value) {
     match value {
@@ -374,10 +393,10 @@ fn parts(schemas: &Value) -> Option<&[Value]> {
 }
 
 fn remove_null(schema: &mut Value) {
-    if let Some([value, _]) = parts(&schema["oneOf"]) {
+    if let Some([value, _]) = schema.get("oneOf").and_then(parts) {
         *schema = value.clone();
     }
-    if let Some([name, _]) = schema["type"].as_array().map(Vec::as_slice) {
+    if let Some([name, _]) = schema.get("type").and_then(parts) {
         schema["type"] = name.clone();
     }
     if let Some(words) = schema.get_mut("enum").and_then(Value::as_array_mut) {

@@ -57,6 +57,7 @@ mod locks;
 mod log_lines;
 mod log_shipping;
 mod mcp;
+mod mcp_tools;
 mod membership;
 mod memories;
 mod model_change;

@@ -1,23 +1,19 @@
-//! The arguments and results of tools. The comments of arguments are the descriptions that agents read,
-//! their types the bounds. Results are short, since an agent pays for each token. Heat is 0 to 100 here, as
-//! agents know it from the published tools.
+//! The arguments of tools. Their comments are the descriptions that agents read, their types the bounds. Heat
+//! is 0 to 100 here, as agents know it from the published tools.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use storage::model::memory::MemoryRecord;
-use storage::model::score::rounded;
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+use storage::Filter;
+use storage::model::memory::Details;
 use utoipa::ToSchema;
 
-use crate::requests::context::LoadedContext;
+use crate::requests::details::{Metadata, RequiredMetadata, Tags};
 use crate::requests::fields::*;
 use crate::requests::memories::any_namespace;
 use crate::requests::numbers::{Clamped, Percent};
-use crate::requests::triggers::{ActionConfig, NotificationView, TriggerView};
-use crate::requests::values::{Id, JsonObject, OneOf};
-use crate::responses::memory::metadata;
-use crate::responses::{Time, TypeCount};
+use crate::requests::times::TimeSpan;
+use crate::requests::triggers::ActionConfig;
+use crate::requests::values::JsonObject;
 
 /// A memory to store.
 #[derive(Deserialize, ToSchema)]
@@ -34,65 +30,130 @@ pub(super) struct Remember {
     pub(super) namespace: Option<Namespace>,
     /// Names and terms by which it is found too, and by which memories are related.
     pub(super) key_points: Option<KeyPoints>,
+    /// Words by which searches and lists are filtered.
+    pub(super) tags: Option<Tags>,
+    /// Further facts as names and values, such as `{"source": "mail"}`. Filters find short values.
+    pub(super) metadata: Option<Metadata>,
     /// Id of a memory that this one replaces, because it no longer holds.
     pub(super) supersedes: Option<MemoryIdText>,
 }
 
-/// A search.
-#[derive(Deserialize, ToSchema)]
-pub(super) struct SearchFor {
-    /// What to look for, as a question or in key words. Times such as "last week" are understood.
-    pub(super) query: Query,
-    #[serde(default)]
-    pub(super) limit: ToolLimit,
-    pub(super) memory_type: Option<MemoryTypeWord>,
-    /// `*` is all.
-    #[schema(schema_with = any_namespace)]
-    pub(super) namespace: Option<Namespace>,
-    /// Whether archived memories are searched too.
-    #[schema(default = false)]
-    pub(super) include_archived: Option<bool>,
+/// Defines the arguments of a tool that returns some memories: those of its own, and filters. serde's `flatten`
+/// would parse the filters without [`parse_arguments`](crate::requests::parse_arguments).
+macro_rules! filtered {
+    ($(#[$of_type:meta])* $name:ident { $($(#[$of_field:meta])* $field:ident: $type:ty,)+ }) => {
+        $(#[$of_type])*
+        #[derive(Deserialize, ToSchema)]
+        pub(super) struct $name {
+            $($(#[$of_field])* pub(super) $field: $type,)+
+            /// Only memories of this type.
+            memory_type: Option<MemoryTypeWord>,
+            /// Only memories of this namespace; `*` is all. By default those that the key may read.
+            #[schema(schema_with = any_namespace)]
+            namespace: Option<Namespace>,
+            /// Tags that a memory must have, all of them.
+            tags: Option<Tags>,
+            /// Entries that its metadata must have, all of them.
+            metadata: Option<RequiredMetadata>,
+            /// Only memories of this day or time, or later.
+            time_from: Option<TimeText>,
+            /// Only memories of this day or time, or earlier.
+            time_to: Option<TimeText>,
+        }
+
+        impl $name {
+            /// Takes the filters: their parts for `Filter`, and the namespace.
+            pub(super) fn take_filters(&mut self, zone: &TimeZone) -> (Filter, Option<Namespace>) {
+                let [from, to] = [&self.time_from, &self.time_to].map(|it| it.as_ref().map(|it| it.0));
+                let tags = self.tags.take().unwrap_or_default().0;
+                let metadata = self.metadata.take().unwrap_or_default().0;
+                let filter = Filter {
+                    memory_type: self.memory_type.map(|it| it.0),
+                    created: TimeSpan::between(from, to, zone),
+                    details: Details { tags, metadata },
+                    ..Filter::default()
+                };
+                (filter, self.namespace.take())
+            }
+        }
+    };
 }
 
-/// A page of memories, the hottest first.
-#[derive(Deserialize, ToSchema)]
-pub(super) struct ListPage {
-    #[schema(default = 1)]
-    pub(super) page: Option<Positive>,
-    #[serde(default)]
-    pub(super) page_size: ToolPageSize,
-    pub(super) memory_type: Option<MemoryTypeWord>,
-    /// `*` is all.
-    #[schema(schema_with = any_namespace)]
-    pub(super) namespace: Option<Namespace>,
-    pub(super) pinned: Option<bool>,
+filtered! {
+    /// A search.
+    SearchFor {
+        /// What to look for, as a question or in key words. Times such as "last week" are understood.
+        query: Query,
+        /// Most memories to return.
+        #[serde(default)]
+        limit: ToolLimit,
+        /// Whether archived memories are searched too.
+        #[schema(default = false)]
+        include_archived: Option<bool>,
+    }
+}
+
+filtered! {
+    /// A page of memories, the hottest first.
+    ListPage {
+        /// Number of the page, from 1.
+        #[schema(default = 1)]
+        page: Option<Positive>,
+        /// Memories of a page.
+        #[serde(default)]
+        page_size: ToolPageSize,
+        /// Only memories that are pinned, or only others.
+        pinned: Option<bool>,
+    }
 }
 
 /// Changes to a memory; absent fields stay.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct Update {
+    /// Id of the memory.
     pub(super) memory_id: MemoryIdText,
     /// The new text.
     #[schema(value_type = Option<FullLabel>)]
     pub(super) label: Option<Label>,
+    /// The new type.
     pub(super) memory_type: Option<MemoryTypeWord>,
+    /// Whether it stays hot and is part of every context.
     pub(super) is_pinned: Option<bool>,
     /// The heat from now on.
     pub(super) heat: Option<Percent>,
+    /// The tags from now on, in place of those it has.
+    pub(super) tags: Option<Tags>,
+    /// The metadata from now on, in place of those it has.
+    pub(super) metadata: Option<Metadata>,
+}
+
+/// Where to begin, and how far to go.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct Traverse {
+    /// Id of the memory.
+    pub(super) memory_id: MemoryIdText,
+    /// Edges between it and the farthest memory.
+    #[serde(default)]
+    pub(super) depth: Depth,
+    /// Most memories to return.
+    #[serde(default)]
+    pub(super) limit: ToolLimit,
 }
 
 /// A memory.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct OneMemory {
+    /// Id of the memory.
     pub(super) memory_id: MemoryIdText,
 }
 
 /// The hottest memories.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct Hottest {
+    /// Most memories to return.
     #[serde(default)]
     pub(super) limit: ToolLimit,
-    /// `*` is all.
+    /// Only memories of this namespace; `*` is all.
     #[schema(schema_with = any_namespace)]
     pub(super) namespace: Option<Namespace>,
 }
@@ -100,6 +161,7 @@ pub(super) struct Hottest {
 /// Feedback on a memory.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct Feedback {
+    /// Id of the memory.
     pub(super) memory_id: MemoryIdText,
     /// `relevant`: it helped. `irrelevant`: it did not. `outdated`: it no longer holds. `wrong`: a person
     /// should review it.
@@ -113,18 +175,25 @@ pub(super) struct Nothing {}
 /// A trigger to create.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct NewTrigger {
+    /// When it is evaluated.
     pub(super) event: EventWord,
+    /// What it does.
     pub(super) action: ActionWord,
     /// Settings of the action: `message` of notify, `strength` of boost, `label` of tag, `url` of
     /// webhook.
     #[schema(value_type = Option<ActionConfig>)]
     pub(super) action_config: Option<JsonObject<ActionConfig>>,
+    /// A name for people.
     pub(super) name: Option<TriggerName>,
+    /// Only for memories of this type.
     pub(super) filter_memory_type: Option<MemoryTypeOrEmpty>,
+    /// Only for memories of this namespace.
     pub(super) filter_namespace: Option<Namespace>,
     /// Text that the memory must contain.
     pub(super) filter_label_pattern: Option<LabelPattern>,
+    /// Only for memories that are colder.
     pub(super) filter_heat_below: Option<Percent>,
+    /// Only for memories that are hotter.
     pub(super) filter_heat_above: Option<Percent>,
     /// Firings after which it stops.
     pub(super) max_fires: Option<MaxFires>,
@@ -135,6 +204,7 @@ pub(super) struct NewTrigger {
 /// A trigger.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct OneTrigger {
+    /// Id of the trigger.
     pub(super) trigger_id: TriggerIdText,
 }
 
@@ -146,214 +216,16 @@ impl ListPage {
     }
 }
 
-/// What a tool returns.
-pub(super) trait ToolResult: Serialize + ToSchema {
-    /// The text for agents; by default the JSON.
-    fn text(&self) -> Option<&str> {
-        None
-    }
+/// A search, as programs without other tools have it.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct FindQuery {
+    /// What to look for, as a question or in key words.
+    pub(super) query: Query,
 }
 
-/// A memory.
-#[derive(Serialize, ToSchema)]
-#[schema(as = McpMemory)]
-pub(super) struct MemoryView {
+/// A memory, as programs without other tools name it.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct OneDocument {
+    /// An id that `search` returned.
     pub(super) id: MemoryIdText,
-    /// Its text.
-    pub(super) label: String,
-    memory_type: MemoryTypeWord,
-    namespace: String,
-    #[schema(minimum = 0, maximum = 100)]
-    heat: f64,
-    is_pinned: bool,
-    /// `hot`, or `cold` if it is archived.
-    tier: MemoryTier,
-    key_points: Vec<String>,
-    /// Name of the key that stored it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    agent: Option<String>,
-    /// Name of the key that last changed its text, if it is another one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    changed_by: Option<String>,
-    /// The memory that replaces this one: use that.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    superseded_by: Option<MemoryIdText>,
-    created_at: Time,
-    updated_at: Time,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
-    tags: Vec<String>,
-    /// Of one memory that is read by its id.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    #[schema(value_type = Object, required = false)]
-    metadata: BTreeMap<String, Box<RawValue>>,
-    /// How well it matches the search.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    score: Option<f64>,
-}
-
-impl MemoryView {
-    pub(super) fn new(record: &MemoryRecord, score: Option<f64>) -> Self {
-        let memory = &record.memory;
-        let agent = memory.origin.agent.clone();
-        let editor = memory.changed_by.as_ref().map(|editor| editor.agent.clone());
-        Self {
-            id: Id(record.id),
-            label: memory.label.clone(),
-            memory_type: OneOf(memory.memory_type),
-            namespace: memory.namespace.clone(),
-            heat: rounded(record.heat * 100.0),
-            is_pinned: memory.is_pinned,
-            tier: OneOf(memory.tier()),
-            key_points: memory.key_points.clone(),
-            changed_by: editor.filter(|editor| Some(editor) != agent.as_ref()),
-            agent,
-            superseded_by: memory.superseded_by.map(Id),
-            created_at: Time(memory.created_at),
-            updated_at: Time(memory.updated_at),
-            tags: memory.details.as_ref().map(|it| it.tags.clone()).unwrap_or_default(),
-            metadata: BTreeMap::new(),
-            score,
-        }
-    }
-
-    /// With its metadata.
-    pub(super) fn whole(record: &MemoryRecord) -> Self {
-        let metadata = record.memory.details.as_deref().map(metadata).unwrap_or_default();
-        Self { metadata, ..Self::new(record, None) }
-    }
-}
-
-/// A memory after a change.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Changed {
-    pub(super) memory_id: MemoryIdText,
-    /// Absent if it was deleted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub(super) memory: Option<MemoryView>,
-    /// Whether the memory was there already, with the same text.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
-    pub(super) is_duplicate: bool,
-    /// Messages of triggers that fired.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
-    pub(super) notifications: Vec<NotificationView>,
-}
-
-/// Memories.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Memories {
-    pub(super) memories: Vec<MemoryView>,
-}
-
-/// What a search found.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Found {
-    pub(super) memories: Vec<MemoryView>,
-    /// Whether one of the first memories may answer the query. With `none` the answer is probably not stored.
-    /// Null for a query without words.
-    #[schema(required)]
-    pub(super) evidence: Option<EvidenceWord>,
-    /// Archived memories that match as well: search again with `include_archived`.
-    pub(super) cold_matches: usize,
-}
-
-/// A page of memories.
-#[derive(Serialize, ToSchema)]
-pub(super) struct MemoriesPage {
-    pub(super) memories: Vec<MemoryView>,
-    /// Memories on all pages.
-    pub(super) total: usize,
-    pub(super) page: usize,
-}
-
-/// A memory that was deleted.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Forgotten {
-    pub(super) memory_id: MemoryIdText,
-    /// Always true.
-    pub(super) deleted: bool,
-}
-
-/// An edge.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Related {
-    pub(super) source_id: MemoryIdText,
-    pub(super) target_id: MemoryIdText,
-    pub(super) relation: String,
-    /// False if it existed before.
-    pub(super) is_new: bool,
-}
-
-/// The effect of feedback.
-#[derive(Serialize, ToSchema)]
-pub(super) struct FeedbackGiven {
-    pub(super) memory_id: MemoryIdText,
-    #[schema(minimum = 0, maximum = 100)]
-    pub(super) heat_before: f64,
-    #[schema(minimum = 0, maximum = 100)]
-    pub(super) heat_after: f64,
-    /// `cold` if it is archived.
-    pub(super) tier: MemoryTier,
-}
-
-/// The memories of the caller, and the service.
-#[derive(Serialize, ToSchema)]
-#[schema(as = McpStatus)]
-pub(super) struct StatusView {
-    pub(super) memories: u64,
-    pub(super) archived: u64,
-    #[schema(minimum = 0, maximum = 100)]
-    pub(super) average_heat: f64,
-    pub(super) memory_types: Vec<TypeCount>,
-    /// The name of the caller's key.
-    pub(super) agent: String,
-    /// What the key may do: `reader`, `agent` or `admin`.
-    pub(super) role: RoleWord,
-    /// Where memories are stored by default.
-    pub(super) namespace: String,
-    pub(super) version: &'static str,
-}
-
-/// Triggers.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Triggers {
-    pub(super) triggers: Vec<TriggerView>,
-    /// Whether there are more.
-    pub(super) has_more: bool,
-}
-
-/// A trigger that was created.
-#[derive(Serialize, ToSchema)]
-pub(super) struct TriggerCreated {
-    pub(super) trigger: TriggerView,
-}
-
-/// A trigger that was deleted.
-#[derive(Serialize, ToSchema)]
-pub(super) struct TriggerDeleted {
-    pub(super) trigger_id: TriggerIdText,
-    /// Always true.
-    pub(super) deleted: bool,
-}
-
-impl ToolResult for LoadedContext {
-    fn text(&self) -> Option<&str> {
-        Some(&self.context)
-    }
-}
-
-macro_rules! results {
-    ($($type:ty),+ $(,)?) => { $(impl ToolResult for $type {})+ };
-}
-
-results! {
-    Changed, FeedbackGiven, Forgotten, Found, Memories, MemoriesPage, Related, StatusView, TriggerCreated,
-    TriggerDeleted, Triggers,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 use storage::command::{CreateEdge, DeleteTrigger, GiveFeedback};
 use storage::model::id::MemoryId;
-use storage::model::score::rounded;
+use storage::model::memory::MemoryRecord;
 use storage::model::tenant::Role;
 use storage::model::trigger::TriggerActionKind;
 use storage::{
@@ -18,6 +18,7 @@ use url::Url;
 use crate::app::VERSION;
 use crate::error::{ApiResult, ErrorKind};
 use crate::mcp::arguments::*;
+use crate::mcp::results::*;
 use crate::prelude::*;
 use crate::requests::context::{ContextRequest, LoadedContext};
 use crate::requests::fields::Namespace;
@@ -27,12 +28,14 @@ use crate::requests::numbers::Heat;
 use crate::requests::triggers;
 use crate::requests::triggers::{TriggerView, notifications};
 use crate::requests::values::Text;
-use crate::responses::memory::SearchSummary;
+use crate::responses::memory::{SearchSummary, metadata};
 use crate::responses::type_counts;
 use crate::service::Session;
 use crate::service::freshness::Freshness;
 use crate::service::writes::WriteResult;
 
+/// Neighbours of a memory that is read.
+const READ_NEIGHBOURS: usize = 10;
 /// Most triggers of a list.
 const TRIGGERS_MAX: usize = 100;
 
@@ -43,6 +46,8 @@ pub(super) async fn remember(call: Call, new: Remember) -> ApiResult<Changed> {
         initial_heat: new.heat.map(Heat::from),
         namespace: new.namespace,
         key_points: new.key_points,
+        tags: new.tags,
+        metadata: new.metadata,
         supersedes: new.supersedes,
         ..NewMemory::default()
     };
@@ -67,15 +72,13 @@ fn first_changed(done: WriteResult<TouchedMemories>) -> ApiResult<Changed> {
     })
 }
 
-pub(super) async fn search(call: Call, search: SearchFor) -> ApiResult<Found> {
+pub(super) async fn search(call: Call, mut search: SearchFor) -> ApiResult<Memories> {
+    let (filter, namespace) = search.take_filters(&call.zone);
     let archived = search.include_archived.unwrap_or(false);
+    let tier = if archived { TierFilter::All } else { TierFilter::Hot };
     let request = SearchRequest {
         query: search.query.0,
-        filter: Filter {
-            memory_type: search.memory_type.map(|it| it.0),
-            tier: if archived { TierFilter::All } else { TierFilter::Hot },
-            ..call.filter(search.namespace)?
-        },
+        filter: call.readable(Filter { tier, ..filter }, namespace)?,
         home_namespace: call.home(),
         limit: search.limit.get(),
         zone: Some(call.zone.clone()),
@@ -83,22 +86,63 @@ pub(super) async fn search(call: Call, search: SearchFor) -> ApiResult<Found> {
     };
     let found = call.session.search(request).await?;
     let memories = found.hits.iter().map(|hit| MemoryView::new(&hit.record, Some(hit.score)));
+    let memories = memories.collect();
     let SearchSummary { evidence, cold_matches } = SearchSummary::new(&found);
-    Ok(Found { memories: memories.collect(), evidence, cold_matches })
+    Ok(Memories { evidence, cold_matches: Some(cold_matches), ..Memories::new(memories) })
 }
 
-pub(super) async fn list(call: Call, list: ListPage) -> ApiResult<MemoriesPage> {
+pub(super) async fn list(call: Call, mut list: ListPage) -> ApiResult<Memories> {
     let (page, limit, offset) = list.paging();
-    let filter = Filter {
-        memory_type: list.memory_type.map(|it| it.0),
-        pinned: list.pinned,
-        tier: TierFilter::All,
-        ..call.filter(list.namespace)?
-    };
+    let (filter, namespace) = list.take_filters(&call.zone);
+    let filter = Filter { pinned: list.pinned, tier: TierFilter::All, ..filter };
+    let filter = call.readable(filter, namespace)?;
     let request = ListRequest { filter, offset, limit, ..ListRequest::default() };
     let found = call.session.list(request).await?;
     let memories = found.memories.iter().map(|record| MemoryView::new(record, None)).collect();
-    Ok(MemoriesPage { memories, total: found.total, page })
+    let total = u64::try_from(found.total).ok();
+    Ok(Memories { total, page: Some(page), ..Memories::new(memories) })
+}
+
+pub(super) async fn read(call: Call, memory: OneMemory) -> ApiResult<MemoryRead> {
+    let id = memory.memory_id.0;
+    let memory = MemoryView::whole(&call.session.memory(id).await?);
+    let found = call.session.neighbours(id, 1, READ_NEIGHBOURS).await?;
+    Ok(MemoryRead { memory, neighbors: found.iter().map(NeighbourView::new).collect() })
+}
+
+pub(super) async fn traverse(call: Call, from: Traverse) -> ApiResult<Neighbours> {
+    let (depth, limit) = (from.depth.get() as u32, from.limit.get());
+    let found = call.session.neighbours(from.memory_id.0, depth, limit).await?;
+    Ok(Neighbours { neighbors: found.iter().map(NeighbourView::new).collect() })
+}
+
+/// The search of [`search`], for programs that require this form.
+pub(super) async fn find(call: Call, find: FindQuery) -> ApiResult<Documents> {
+    let request = SearchRequest {
+        query: find.query.0,
+        filter: call.filter(None)?,
+        home_namespace: call.home(),
+        limit: ToolLimit::default().get(),
+        zone: Some(call.zone.clone()),
+        ..SearchRequest::default()
+    };
+    let found = call.session.search(request).await?;
+    Ok(Documents { results: found.hits.iter().map(|hit| document_title(&hit.record)).collect() })
+}
+
+pub(super) async fn fetch(call: Call, one: OneDocument) -> ApiResult<Document> {
+    let record = call.session.memory(one.id.0).await?;
+    let head = document_title(&record);
+    let metadata = record.memory.details.as_deref().map(metadata).unwrap_or_default();
+    Ok(Document { head, text: record.memory.label, metadata })
+}
+
+fn document_title(record: &MemoryRecord) -> DocumentTitle {
+    DocumentTitle {
+        id: Id(record.id),
+        title: title(record),
+        url: format!("{MEMORY}{}", record.id),
+    }
 }
 
 pub(super) async fn update(call: Call, update: Update) -> ApiResult<Changed> {
@@ -107,6 +151,8 @@ pub(super) async fn update(call: Call, update: Update) -> ApiResult<Changed> {
         memory_type: update.memory_type,
         is_pinned: update.is_pinned,
         current_heat: update.heat.map(Heat::from),
+        tags: update.tags,
+        metadata: update.metadata,
         ..MemoryChanges::default()
     };
     let patch = changes.into_patch()?;
@@ -146,14 +192,12 @@ pub(super) async fn hottest(call: Call, hottest: Hottest) -> ApiResult<Memories>
     let filter = call.filter(hottest.namespace)?;
     let request = HotRequest { filter, limit: hottest.limit.get(), ..HotRequest::default() };
     let found = call.session.hottest(request).await?;
-    let memories = found.iter().map(|record| MemoryView::new(record, None)).collect();
-    Ok(Memories { memories })
+    Ok(Memories::new(found.iter().map(|record| MemoryView::new(record, None)).collect()))
 }
 
 pub(super) async fn feedback(call: Call, feedback: Feedback) -> ApiResult<FeedbackGiven> {
     let (id, signal) = (feedback.memory_id.0, feedback.signal.0);
     let effect = call.session.submit(GiveFeedback { id, signal }).await?.value;
-    let percent = |heat: f64| rounded(heat * 100.0);
     let (before, after) = (percent(effect.heat_before), percent(effect.heat_after));
     let (memory_id, tier) = (feedback.memory_id, OneOf(effect.tier));
     Ok(FeedbackGiven { memory_id, heat_before: before, heat_after: after, tier })
@@ -167,7 +211,7 @@ pub(super) async fn status(call: Call, _: Nothing) -> ApiResult<StatusView> {
     Ok(StatusView {
         memories: all.hot + all.cold,
         archived: all.cold,
-        average_heat: rounded(all.average_heat * 100.0),
+        average_heat: percent(all.average_heat),
         memory_types: type_counts(all),
         agent: caller.name.clone(),
         role: OneOf(caller.role),
@@ -249,6 +293,12 @@ impl Call {
     /// The memories that a read may return.
     pub(super) fn filter(&self, namespace: Option<Namespace>) -> ApiResult<Filter> {
         self.home.filter(&self.session, namespace)
+    }
+
+    /// Those of them that pass a filter too.
+    fn readable(&self, filter: Filter, namespace: Option<Namespace>) -> ApiResult<Filter> {
+        let Filter { access, namespace, .. } = self.filter(namespace)?;
+        Ok(Filter { access, namespace, ..filter })
     }
 
     /// Where memories are stored that name no namespace.

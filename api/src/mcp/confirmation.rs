@@ -13,7 +13,7 @@ use serde_json::Value;
 use storage::model::id::MemoryId;
 
 use crate::mcp::calls::Call;
-use crate::mcp::resources::title;
+use crate::mcp::results::title;
 use crate::mcp::tools::Tool;
 
 /// The name of the question.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use storage::model::memory::KEY_POINT_BYTES_MAX;
 use utoipa::ToSchema;
 
-use crate::mcp::arguments::ToolResult;
+use crate::mcp::results::ToolResult;
 use crate::requests::fields::*;
 use crate::requests::values::{Items, NonBlank, Text};
 

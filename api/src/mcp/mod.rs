@@ -8,8 +8,10 @@ mod confirmation;
 mod graph;
 mod graph_types;
 mod messages;
+mod profiles;
 mod prompts;
 mod resources;
+mod results;
 mod server;
 mod subscriptions;
 mod tools;
@@ -25,6 +27,7 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde::Deserialize;
 use serde_json::Value;
 use storage::model::tenant::Role;
 use url::Url;
@@ -34,12 +37,13 @@ use crate::auth::{ReaderRead, record_use};
 use crate::error::ApiResult;
 use crate::limits::MCP_BYTES_MAX;
 use crate::requests::headers::{NamespaceHeader, RequestOrigin, ZoneHeader};
-use crate::requests::{JsonBody, context_of};
+use crate::requests::values::OneOf;
+use crate::requests::{JsonBody, ValidQuery, context_of};
 use calls::Call;
 use messages::{Message, error_response, is_json, named, rejected};
+pub use profiles::McpProfile;
+use profiles::ToolSet;
 use server::Server;
-pub use tools::McpProfile;
-use tools::ToolSet;
 
 /// Origins of pages of this machine.
 const LOCAL_PAGES: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
@@ -49,6 +53,13 @@ const LOCAL_PAGES: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "htt
 struct Options {
     protocol: StreamableHttpServerConfig,
     tools: Arc<ToolSet>,
+}
+
+/// What the address of the endpoint says.
+#[derive(Deserialize)]
+struct McpQuery {
+    /// In place of the profile in the configuration: programs choose the tools that they can use.
+    profile: Option<OneOf<McpProfile>>,
 }
 
 /// The endpoint, for web pages of some origins too, with some or all tools. Other methods than POST
@@ -92,6 +103,7 @@ async fn respond(
     let home = NamespaceHeader::from_request_parts(&mut parts, app).await?;
     let zone = ZoneHeader::from_request_parts(&mut parts, app).await?;
     let origin = RequestOrigin::from_request_parts(&mut parts, app).await?;
+    let query = ValidQuery::<McpQuery>::from_request_parts(&mut parts, app).await?.0;
     let context = Arc::clone(&session.request);
     let JsonBody(bytes) =
         JsonBody::from_request(Request::from_parts(parts.clone(), body), app).await?;
@@ -107,7 +119,11 @@ async fn respond(
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     request.headers_mut().remove(AUTHORIZATION);
     let call = Call { session, freshness, home, zone: zone.time_zone(), origin: Arc::new(origin) };
-    let server = Server { app: app.clone(), call, offered: options.tools, reads_streams };
+    let offered = match query.profile {
+        Some(profile) => Arc::new(options.tools.with_profile(profile.0)),
+        None => options.tools,
+    };
+    let server = Server { app: app.clone(), call, offered, reads_streams };
     let service = StreamableHttpService::new(
         move || Ok::<_, std::io::Error>(server.clone()),
         Arc::new(NeverSessionManager::default()),

@@ -10,19 +10,16 @@ use storage::model::memory::MemoryRecord;
 use storage::{Filter, HotRequest, ListRequest, TierFilter};
 
 use crate::error::{ApiError, ApiResult};
-use crate::mcp::arguments::MemoryView;
+use crate::mcp::results::{MEMORY, MemoryView, title};
 use crate::mcp::calls::Call;
 use crate::requests::context::ContextRequest;
 use crate::requests::values::MemoryCursor;
 
 pub(super) const CONTEXT: &str = "hearth://context";
-pub(super) const MEMORY: &str = "hearth://memories/";
 const MARKDOWN: &str = "text/markdown";
 const JSON: &str = "application/json";
 /// Memories of a page of the list.
 const PAGE: usize = 50;
-/// Characters of the label of a memory that are its title.
-const TITLE_CHARS: usize = 80;
 /// Hot memories whose ids, key points and tags are offered.
 const OFFERED: usize = 100;
 
@@ -53,16 +50,6 @@ pub(super) async fn list(
     let first = after.is_none().then_some(context);
     let resources = first.into_iter().chain(found.memories.iter().map(memory)).collect();
     Ok((resources, found.next.map(|next| MemoryCursor(next).to_string())))
-}
-
-/// The beginning of the text of a memory, in one line.
-pub(super) fn title(record: &MemoryRecord) -> String {
-    let words: Vec<_> = record.memory.label.split_whitespace().collect();
-    let line = words.join(" ");
-    match line.char_indices().nth(TITLE_CHARS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
 }
 
 pub(super) fn templates() -> Vec<ResourceTemplate> {

@@ -25,7 +25,9 @@ use crate::error::{ApiError, ErrorKind};
 use crate::limits::{MCP_DEADLINE, MCP_PROGRESS_INTERVAL};
 use crate::mcp::calls::Call;
 use crate::mcp::messages::code_of;
-use crate::mcp::tools::{Tool as AgentTool, ToolSet};
+use crate::mcp::results::MEMORY;
+use crate::mcp::profiles::ToolSet;
+use crate::mcp::tools::{Tool as AgentTool, described};
 use crate::mcp::{confirmation, prompts, resources, subscriptions};
 
 /// The revisions of the protocol that this endpoint speaks.
@@ -48,11 +50,6 @@ pub(super) struct Server {
 }
 
 impl Server {
-
-    /// The tools of the caller.
-    fn tools(&self) -> impl Iterator<Item = &'static AgentTool> {
-        self.offered.of(self.call.session.caller.role)
-    }
 
     fn tool(&self, name: &str) -> Option<&'static AgentTool> {
         self.offered.named(name, self.call.session.caller.role)
@@ -176,8 +173,7 @@ impl ServerHandler for Server {
         context: McpContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let role = self.call.session.caller.role;
-        let tools = self.tools().map(|tool| tool.described(role));
-        list!(context, ListToolsResult::with_all_items(tools.collect()))
+        list!(context, ListToolsResult::with_all_items(described(self.offered.of(role), role)))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -281,7 +277,7 @@ impl ServerHandler for Server {
         let (name, value) = (request.argument.name.as_str(), request.argument.value.as_str());
         let work = async {
             let values = match &request.r#ref {
-                Reference::Resource(it) if it.uri.starts_with(resources::MEMORY) && name == "id" => {
+                Reference::Resource(it) if it.uri.starts_with(MEMORY) && name == "id" => {
                     resources::complete_id(&self.call, value).await
                 }
                 Reference::Prompt(it) if it.name == prompts::LOAD_CONTEXT && name == "topic" => {

@@ -14,7 +14,8 @@ use crate::error::ApiResult;
 use crate::following::{Followed, follow};
 use crate::limits::MCP_SUBSCRIPTIONS_MAX;
 use crate::mcp::calls::Call;
-use crate::mcp::resources::{CONTEXT, MEMORY, memory_at};
+use crate::mcp::resources::{CONTEXT, memory_at};
+use crate::mcp::results::MEMORY;
 
 /// Events that change what a resource contains.
 const KINDS: [EventName; 8] = [

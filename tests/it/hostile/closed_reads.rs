@@ -112,12 +112,24 @@ fn reads(tools: &[String]) -> Vec<(Method, String, Value)> {
             "sulcus_search" => json!({"query": "report of river 1", "limit": 50}),
             "sulcus_context" => json!({"query": "report of harbour"}),
             "sulcus_list" => json!({"limit": 50}),
+            "sulcus_read" | "sulcus_graph_traverse" => json!({"memory_id": memory_of(5)}),
             "sulcus_hot_nodes" | "sulcus_status" | "sulcus_trigger_list" => json!({}),
             other => panic!("{other} reads, and has no arguments here"),
         };
         reads.push(call("tools/call", json!({"name": tool, "arguments": arguments})));
     }
     reads.push(call("tools/list", json!({})));
+    reads.push(call("resources/list", json!({})));
+    for reference in [
+        json!({"type": "ref/prompt", "name": "load_context"}),
+        json!({"type": "ref/resource", "uri": "hearth://memories/{id}"}),
+    ] {
+        for name in ["id", "topic"] {
+            let argument = json!({"name": name, "value": ""});
+            let params = json!({"ref": reference, "argument": argument});
+            reads.push(call("completion/complete", params));
+        }
+    }
     for uri in ["hearth://context".to_owned(), format!("hearth://memories/{}", memory_of(5))] {
         reads.push(call("resources/read", json!({ "uri": uri })));
     }
