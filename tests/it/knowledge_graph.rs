@@ -91,11 +91,47 @@ async fn entities_and_relations_are_created_once() {
         let field = name.split_once('_').unwrap().1;
         call(node, name, json!({field: []})).await;
     }
-    let ghost = json!({"relations": [relation("Alice", "knows", "Ghost")]});
-    let rejected = result(node, "create_relations", ghost).await;
+}
+
+/// What concerns entities that exist is stored.
+#[tokio::test]
+async fn missing_entities_are_named() {
+    let cluster = graph_options().start();
+    fill(&cluster).await;
+    let ghost = relation("Alice", "knows", "Ghost");
+    let rejected = result(&cluster, "create_relations", json!({"relations": [ghost]})).await;
     assert_eq!(rejected["isError"], true);
     let text = string(&rejected["content"][0]["text"]);
     assert!(text.contains("Entity with name Ghost not found"), "{text}");
+    let both = json!({"relations": [ghost, relation("Alice", "trusts", "Bob")]});
+    let created = call(&cluster, "create_relations", both).await;
+    assert_eq!(relations(&created), ["Alice trusts Bob".to_owned()].into());
+    assert_eq!(created["missingEntities"], json!(["Ghost"]));
+    let of = |name: &str| json!({"entityName": name, "contents": ["is known"]});
+    let both = json!({"observations": [of("Ghost"), of("Bob")]});
+    let added = call(&cluster, "add_observations", both).await;
+    let expected = json!([{"entityName": "Bob", "addedObservations": ["is known"]}]);
+    assert_eq!((&added["results"], &added["missingEntities"]), (&expected, &json!(["Ghost"])));
+}
+
+/// Programs call tools in parallel: relations may arrive before the entities.
+#[tokio::test]
+async fn parallel_calls_lose_no_relation() {
+    let cluster = graph_options().nodes(3).start();
+    let create = async |number: usize| {
+        let name = format!("part {number}");
+        let new = json!({"entities": [entity(&name, "part", &[])]});
+        call(cluster.at(number % 3), "create_entities", new).await;
+    };
+    let relate = async |number: usize| {
+        let [from, to] = [number, (number + 1) % 20].map(|number| format!("part {number}"));
+        let new = json!({"relations": [relation(&from, "touches", &to)]});
+        call(cluster.at(number % 3), "create_relations", new).await;
+    };
+    let relations_of_all = futures::future::join_all((0..20).map(relate));
+    tokio::join!(relations_of_all, futures::future::join_all((0..20).map(create)));
+    let graph = call(&cluster, "read_graph", json!({})).await;
+    assert_eq!((names(&graph).len(), relations(&graph).len()), (20, 20));
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 //! of the same create it once, and writers of different ones do not disturb each other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use storage::command::BulkFilter;
 use storage::model::duplicate::OnDuplicate;
@@ -14,8 +15,10 @@ use storage::model::memory::MemoryRecord;
 use storage::model::memory::{Details, MetadataEntry};
 use storage::text::folding::fold_name;
 use storage::{TEXT_BYTES_MAX, TierFilter};
+use tokio::time::Instant;
 
 use crate::error::ErrorKind;
+use crate::mcp::arguments::Nothing;
 use crate::mcp::calls::Call;
 use crate::mcp::graph_types::*;
 use crate::prelude::*;
@@ -23,6 +26,10 @@ use crate::requests::memories;
 use crate::requests::values::{NonBlank, Text};
 use crate::service::bulk::{BulkTargets, fitting};
 
+/// Time to wait for entities that another call may be about to create.
+const ENTITIES_WAIT: Duration = Duration::from_secs(2);
+/// Time between two reads of them.
+const ENTITIES_PAUSE: Duration = Duration::from_millis(50);
 /// Attempts to create what other writers create at the same time.
 const ATTEMPTS_MAX: usize = 5;
 
@@ -116,17 +123,18 @@ impl Graph {
         Ok(found.into_iter().map(|record| record.id).collect())
     }
 
-    /// Rejects names of entities that do not exist.
-    async fn check<'a>(&self, names: impl Iterator<Item = &'a str>) -> ApiResult<()> {
-        let names: BTreeSet<_> = names.collect();
-        let ids = names.iter().map(|name| self.entity_id(name)).collect();
-        let found = self.existing(ids).await?;
-        match names.iter().find(|name| !found.contains(&self.entity_id(name))) {
-            None => Ok(()),
-            Some(name) => {
-                let message = format!("Entity with name {name} not found");
-                Err(ApiError::new(ErrorKind::NotFound, "not_found", message))
+    /// The names of entities that do not exist. Waits for them: programs call tools at the same time, and
+    /// another call may be about to create them.
+    async fn missing(&self, names: BTreeSet<String>) -> ApiResult<BTreeSet<String>> {
+        let (mut missing, deadline) = (names, Instant::now() + ENTITIES_WAIT);
+        loop {
+            let ids = missing.iter().map(|name| self.entity_id(name)).collect();
+            let found = self.existing(ids).await?;
+            missing.retain(|name| !found.contains(&self.entity_id(name)));
+            if missing.is_empty() || Instant::now() >= deadline {
+                return Ok(missing);
             }
+            tokio::time::sleep(ENTITIES_PAUSE).await;
         }
     }
 
@@ -242,10 +250,25 @@ pub(super) async fn create_entities(call: Call, new: CreateEntities) -> ApiResul
     Ok(CreatedEntities { entities })
 }
 
-/// An end may not exist yet: a call at the same time may create it.
+/// Rejects a call of which nothing is left without the entities that are missing.
+fn check_some<T>(left: &[T], missing: &BTreeSet<String>) -> ApiResult<()> {
+    match missing.first().filter(|_| left.is_empty()) {
+        None => Ok(()),
+        Some(name) => {
+            let message = format!("Entity with name {name} not found");
+            Err(ApiError::new(ErrorKind::NotFound, "not_found", message))
+        }
+    }
+}
+
+/// Relations whose ends do not exist are left out and named.
 pub(super) async fn create_relations(call: Call, new: RelationList) -> ApiResult<CreatedRelations> {
     let graph = Graph::to_write(call, "create_relations")?;
-    let new = new.relations.0;
+    let mut new = new.relations.0;
+    let ends = new.iter().flat_map(|it| [it.from.0.clone(), it.to.0.clone()]).collect();
+    let missing = graph.missing(ends).await?;
+    new.retain(|it| !missing.contains(&it.from.0) && !missing.contains(&it.to.0));
+    check_some(&new, &missing)?;
     let mut memories = Vec::new();
     for (order, relation) in new.iter().enumerate() {
         let RelationArgument { from, to, relation_type } = relation;
@@ -260,16 +283,20 @@ pub(super) async fn create_relations(call: Call, new: RelationList) -> ApiResult
         to: it.to.0,
         relation_type: it.relation_type.0,
     };
-    Ok(CreatedRelations { relations: of_call.map(relation).collect() })
+    let relations = of_call.map(relation).collect();
+    Ok(CreatedRelations { relations, missing_entities: missing.into_iter().collect() })
 }
 
+/// Statements about entities that do not exist are left out, and the entities named.
 pub(super) async fn add_observations(
     call: Call,
     new: AddObservations,
 ) -> ApiResult<ObservationResults> {
     let graph = Graph::to_write(call, "add_observations")?;
-    let new = new.observations.0;
-    graph.check(new.iter().map(|it| it.entity_name.0.as_str())).await?;
+    let mut new = new.observations.0;
+    let missing = graph.missing(new.iter().map(|it| it.entity_name.0.clone()).collect()).await?;
+    new.retain(|it| !missing.contains(&it.entity_name.0));
+    check_some(&new, &missing)?;
     let mut memories = Vec::new();
     for NewObservations { entity_name, contents } in &new {
         for (order, text) in contents.0.iter().enumerate() {
@@ -284,7 +311,7 @@ pub(super) async fn add_observations(
         let added_observations = texts.filter(is_new).collect();
         results.push(AddedObservations { entity_name, added_observations });
     }
-    Ok(ObservationResults { results })
+    Ok(ObservationResults { results, missing_entities: missing.into_iter().collect() })
 }
 
 pub(super) async fn delete_entities(call: Call, old: DeleteEntities) -> ApiResult<Deletion> {
@@ -339,10 +366,7 @@ async fn deleted(graph: &Graph, ids: BTreeSet<MemoryId>, what: &str) -> ApiResul
     Ok(Deletion { success: true, message: format!("Deleted {done} of {all} {what}") })
 }
 
-pub(super) async fn read_graph(
-    call: Call,
-    _: crate::mcp::arguments::Nothing,
-) -> ApiResult<KnowledgeGraph> {
+pub(super) async fn read_graph(call: Call, _: Nothing) -> ApiResult<KnowledgeGraph> {
     Ok(graph(Graph::new(call, "read_graph").tagged(TAG.to_owned()).await?))
 }
 

@@ -138,6 +138,10 @@ pub(super) struct CreatedEntities {
 #[derive(Serialize, ToSchema)]
 pub(super) struct CreatedRelations {
     pub(super) relations: Vec<Relation>,
+    /// Entities of the call that do not exist: what concerns them is left out.
+    #[serde(rename = "missingEntities", skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(super) missing_entities: Vec<String>,
 }
 
 /// Statements that were added to an entity.
@@ -153,6 +157,10 @@ pub(super) struct AddedObservations {
 #[derive(Serialize, ToSchema)]
 pub(super) struct ObservationResults {
     pub(super) results: Vec<AddedObservations>,
+    /// Entities of the call that do not exist: what concerns them is left out.
+    #[serde(rename = "missingEntities", skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(super) missing_entities: Vec<String>,
 }
 
 /// What was deleted.

@@ -215,9 +215,7 @@ impl ServerHandler for Server {
             resources::list(&self.call, cursor.as_deref()).await.map_err(|error| self.error(error))
         };
         let (page, next) = self.run(&context, work).await?;
-        let mut page = ListResourcesResult::with_all_items(page);
-        page.next_cursor = next;
-        list!(context, page)
+        Ok(ListResourcesResult { next_cursor: next, ..ListResourcesResult::with_all_items(page) })
     }
 
     async fn list_resource_templates(

@@ -295,14 +295,15 @@ fn graph_tools() -> Vec<Tool> {
             "create_relations",
             "Create relations",
             Effect::AddsOnce,
-            "Create relations between entities, in active voice.",
+            "Create relations between entities, in active voice. Those of entities that do not exist are left \
+             out and named.",
             graph::create_relations,
         ),
         tool(
             "add_observations",
             "Add observations",
             Effect::AddsOnce,
-            "Add statements about entities that exist.",
+            "Add statements about entities. Those about entities that do not exist are left out and named.",
             graph::add_observations,
         ),
         tool(
