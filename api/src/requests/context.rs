@@ -11,8 +11,6 @@ use crate::requests::memories::any_namespace;
 use crate::requests::values::{Id, OneOf};
 use crate::service::Session;
 
-const CHARS_PER_TOKEN: usize = 4;
-
 /// A context to load.
 #[derive(Default, Deserialize, ToSchema)]
 #[schema(example = json!({"query": "How does this customer want invoices?", "token_budget": 500}))]
@@ -22,10 +20,10 @@ pub(crate) struct ContextRequest {
     /// Alias of `query`, and first of them.
     #[schema(ignore)]
     prompt: Option<Query>,
-    /// About four characters are one token.
+    /// Tokens of the context at most, counted by a bound that holds for all scripts.
     #[serde(default)]
     pub(crate) token_budget: TokenBudget,
-    /// `*` is all.
+    /// Only memories of this namespace; `*` is all.
     #[schema(schema_with = any_namespace)]
     pub(crate) namespace: Option<Namespace>,
 }
@@ -44,12 +42,12 @@ impl ContextRequest {
         home: &NamespaceHeader,
         zone: TimeZone,
     ) -> ApiResult<LoadedContext> {
-        let room = self.token_budget.get() * CHARS_PER_TOKEN;
+        let room = self.token_budget.get();
         let query = self.query().map(str::to_owned);
         let filter = home.filter(session, self.namespace)?;
         let loaded = session.load_context(query, filter, home.namespace(), zone, room).await?;
         Ok(LoadedContext {
-            estimated_tokens: loaded.text.chars().count().div_ceil(CHARS_PER_TOKEN),
+            estimated_tokens: loaded.tokens,
             context: loaded.text,
             memory_ids: loaded.ids.into_iter().map(Id).collect(),
             evidence: loaded.evidence.map(OneOf),
@@ -65,7 +63,7 @@ pub(crate) struct LoadedContext {
     pub(crate) context: String,
     /// Their ids, in the order of the context.
     pub(crate) memory_ids: Vec<MemoryIdText>,
-    /// About four characters are one token.
+    /// A bound of its tokens.
     pub(crate) estimated_tokens: usize,
     /// Whether the memories that match may answer the query. Null without a query.
     #[schema(required)]

@@ -15,6 +15,7 @@ use storage::{Filter, HotRequest, SearchRequest};
 
 use crate::error::{ApiError, ApiResult};
 use crate::service::Session;
+use crate::service::tokens::{CHARS_PER_TOKEN, tokens_max};
 
 /// What an agent reads first.
 const PREFACE: &str =
@@ -79,8 +80,9 @@ fn ends_line(char: char) -> bool {
 #[derive(Default)]
 pub(crate) struct ContextText {
     pub(crate) text: String,
-    /// Characters that are left.
+    /// Tokens that are left, and a bound of those in the text.
     room: usize,
+    pub(crate) tokens: usize,
     pub(crate) ids: Vec<MemoryId>,
     /// What the search said beside its results.
     pub(crate) evidence: Option<Evidence>,
@@ -89,7 +91,7 @@ pub(crate) struct ContextText {
 }
 
 impl Session {
-    /// The context of at most `room` characters. `home` is the namespace of the request, whose
+    /// The context of at most `room` tokens. `home` is the namespace of the request, whose
     /// memories are boosted, and `zone` that of the times in the query.
     pub(crate) async fn load_context(
         &self,
@@ -117,7 +119,7 @@ impl Session {
             context.add(title, found.hits.iter().map(|hit| &hit.record))?;
             (context.evidence, context.cold_matches) = (found.evidence(), found.cold_matches);
         }
-        let budget_chars = Some(room);
+        let budget_chars = Some(room * CHARS_PER_TOKEN);
         let request = HotRequest { filter, limit: HOT_MAX, budget_chars, ..HotRequest::default() };
         let hot = self.hot_context(request).await?;
         context.add("## Present", hot.iter())?;
@@ -141,7 +143,7 @@ impl ContextText {
             let line = Item::new(record).line()?;
             let preface = if self.ids.is_empty() { PREFACE } else { "" };
             let head = title.map_or(String::new(), |title| format!("{preface}{title}\n"));
-            let needed = line.chars().count() + head.chars().count();
+            let needed = tokens_max(&line) + tokens_max(&head);
             let fits = needed <= self.room || self.ids.is_empty();
             if !fits || !self.seen.insert(record.id) {
                 continue;
@@ -150,6 +152,7 @@ impl ContextText {
             self.text.push_str(&head);
             self.text.push_str(&line);
             self.room = self.room.saturating_sub(needed);
+            self.tokens += needed;
             self.ids.push(record.id);
         }
         Ok(())

@@ -15,6 +15,7 @@ pub(crate) mod recalls;
 mod returned;
 pub(crate) mod status;
 pub(crate) mod tenants;
+mod tokens;
 pub(crate) mod transfer;
 pub(crate) mod triggers;
 pub(crate) mod writes;
