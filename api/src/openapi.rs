@@ -244,7 +244,7 @@ fn name_headers(response: &mut Value, status: &str, counts: bool) {
 }
 
 /// The schema of a type by itself, with all that it refers to in place.
-pub(crate) fn standalone<T: ToSchema>() -> Map<String, Value> {
+fn standalone<T: ToSchema>() -> Map<String, Value> {
     let mut named = Vec::new();
     T::schemas(&mut named);
     let value = |schema: &_| serde_json::to_value(schema).expect("a schema has text for names");
@@ -256,20 +256,54 @@ pub(crate) fn standalone<T: ToSchema>() -> Map<String, Value> {
     schema.as_object().cloned().unwrap_or_default()
 }
 
-/// The schema of a request, where an absent field does what null does: strict clients accept no choice of
-/// null.
-pub(crate) fn without_null(schema: Map<String, Value>) -> Map<String, Value> {
-    let mut schema = Value::Object(schema);
-    remove_nulls(&mut schema);
+/// The schema of the arguments of a tool, where an absent field does what null does: strict clients accept no
+/// choice of null.
+pub(crate) fn argument_schema<T: ToSchema>() -> Map<String, Value> {
+    let mut schema = Value::Object(standalone::<T>());
+    each_schema(&mut schema, &remove_null);
     schema.as_object().cloned().unwrap_or_default()
 }
 
-fn remove_nulls(value: &mut Value) {
+/// The schema of the result of a tool: its fields and their types, and no null, since such a field is left out.
+/// Agents pay for each word, and read the results themselves.
+pub(crate) fn result_schema<T: ToSchema>() -> Map<String, Value> {
+    let mut schema = Value::Object(standalone::<T>());
+    each_schema(&mut schema, &|schema| {
+        let Some(fields) = schema.as_object_mut().filter(|it| it.get("type").is_some_and(is_type))
+        else {
+            return;
+        };
+        let keeps = |name: &str| matches!(name, "type" | "properties" | "items" | "required");
+        fields.retain(|name, _| keeps(name));
+        let nullable: Vec<_> = fields
+            .get_mut("properties")
+            .and_then(Value::as_object_mut)
+            .into_iter()
+            .flatten()
+            .filter(|(_, field)| field["type"].is_array() || field["oneOf"].is_array())
+            .map(|(name, field)| {
+                remove_null(field);
+                name.clone()
+            })
+            .collect();
+        if let Some(required) = fields.get_mut("required").and_then(Value::as_array_mut) {
+            required.retain(|name| !nullable.iter().any(|other| name == other));
+        }
+    });
+    schema.as_object().cloned().unwrap_or_default()
+}
+
+/// Whether this is the type of a schema. A field may have the name `type`: then it is a schema.
+fn is_type(value: &Value) -> bool {
+    value.is_string() || value.is_array()
+}
+
+fn each_schema(value: &mut Value, change: &impl Fn(&mut Value)) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(remove_nulls),
+        Value::Array(items) => items.iter_mut().for_each(|item| each_schema(item, change)),
         Value::Object(fields) => {
-            fields.values_mut().for_each(remove_nulls);
-            remove_null(value);
+            fields.values_mut().for_each(|field| each_schema(field, change));
+            change(value);
         }
         _ => {}
     }

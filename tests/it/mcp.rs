@@ -56,7 +56,7 @@ async fn tools_of_agents_store_find_and_change() {
     let stored = tool(first, "sulcus_remember", remember).await;
     let (id, memory) = (string(&stored["memory_id"]), &stored["memory"]);
     assert_fields(memory, json!({"label": "The user drinks tea", "memory_type": "preference"}));
-    assert!((float(&memory["heat"]) - 80.0).abs() < 1.0, "{memory}");
+    assert_eq!(float(&memory["heat"]), 80.0);
     let origin = first.get(&format!("/agent/nodes/{id}")).await["origin"].clone();
     assert_eq!(origin["tool"], "sulcus_remember");
     let replacing = json!({"content": "The user drinks coffee", "supersedes": id});
@@ -73,7 +73,7 @@ async fn tools_of_agents_store_find_and_change() {
     assert_eq!(hot["memories"][0]["id"], newer);
 
     let changed = tool(first, "sulcus_update", json!({"memory_id": newer, "heat": 50})).await;
-    assert!((float(&changed["memory"]["heat"]) - 50.0).abs() < 1.0, "{changed}");
+    assert_eq!(float(&changed["memory"]["heat"]), 50.0);
     let pinned = tool(first, "sulcus_pin", json!({"memory_id": newer})).await;
     assert_eq!(pinned["memory"]["is_pinned"], true);
     let unpinned = tool(first, "sulcus_unpin", json!({"memory_id": newer})).await;
@@ -205,9 +205,11 @@ async fn annotations_of_tools_are_true() {
         "context: ",
         "feedback: destructive",
         "forget: destructive idempotent",
+        "graph_traverse: readOnly idempotent",
         "hot_nodes: readOnly idempotent",
         "list: readOnly idempotent",
         "pin: destructive idempotent",
+        "read: readOnly idempotent",
         "relate: idempotent",
         "remember: ",
         "search: ",
@@ -231,10 +233,10 @@ async fn keys_decide_which_tools_there_are() {
     let reader = key(json!({"name": "r", "role": "reader"})).await;
     let bound = key(json!({"name": "b", "role": "agent", "namespaces": ["team"]})).await;
     let all = tool_names(&node, None).await;
-    assert_eq!(all.len(), 15, "{all:?}");
+    assert_eq!(all.len(), 17, "{all:?}");
     assert_eq!(tool_names(&node, Some(&bound)).await, all);
     let read = tool_names(&node, Some(&reader)).await;
-    assert_eq!(read.len(), 6, "{read:?}");
+    assert_eq!(read.len(), 8, "{read:?}");
     // Prompts name no tool that the key does not have.
     let prompts = call_as(&node, Some(&reader), "prompts/list", json!({})).await.body;
     let prompts = array(&prompts["result"]["prompts"]).clone();
@@ -256,11 +258,42 @@ async fn keys_decide_which_tools_there_are() {
     let forget = json!({"memory_id": secret});
     let text = tool_error(&node, Some(&bound), "sulcus_forget", forget).await;
     assert!(text.starts_with("not_found"), "{text}");
-    let list = call(&node, "tools/list", json!({})).await;
-    for tool in array(&list["tools"]) {
-        let (input, output) = (&tool["inputSchema"], &tool["outputSchema"]);
-        assert_eq!((&input["type"], &output["type"]), (&json!("object"), &json!("object")));
-        assert!(!tool.to_string().contains("$ref"), "{tool}");
+}
+
+/// Agents pay for what they read of the tools, and strict clients refuse a choice of null.
+#[tokio::test]
+async fn tools_are_described_briefly_and_strictly() {
+    for profile in ["memories", "knowledge-graph", "search"] {
+        let node = options().env("HEARTH__MCP__PROFILE", profile).start();
+        let list = call(&node, "tools/list", json!({})).await;
+        let tools = array(&list["tools"]);
+        let mut outputs = std::collections::BTreeSet::new();
+        for tool in tools {
+            let (input, output) = (&tool["inputSchema"], &tool["outputSchema"]);
+            assert_eq!(input["type"], "object", "{tool}");
+            assert!(output.is_null() || output["type"] == "object", "{tool}");
+            assert!(output.is_null() || outputs.insert(output.to_string()), "twice: {output}");
+            assert!(!tool.to_string().contains("$ref"), "{tool}");
+            assert!(!output.to_string().contains("\"null\""), "{tool}");
+            assert_described(input, string(&tool["name"]));
+        }
+        let bytes = list.to_string().len();
+        assert!(bytes < 23_000, "{profile}: {bytes} bytes");
+    }
+}
+
+/// Each field of a schema says what it is, and none of them may be null.
+#[track_caller]
+fn assert_described(schema: &Value, at: &str) {
+    assert!(schema["type"].is_string(), "{at}: {schema}");
+    let fields = schema["properties"].as_object().into_iter().flatten();
+    for (name, field) in fields {
+        let at = format!("{at}.{name}");
+        assert!(field["description"].is_string(), "{at} has no description");
+        assert_described(field, &at);
+    }
+    if schema["items"].is_object() {
+        assert_described(&schema["items"], at);
     }
 }
 
@@ -313,26 +346,53 @@ async fn wrong_calls_explain_themselves() {
     let data = &rejected.body["error"]["data"];
     assert!(array(&data["supported"]).contains(&json!(MODERN)), "{}", rejected.body);
     assert_eq!(data["request_id"], rejected.headers["x-request-id"].to_str().unwrap());
-    let of_client = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
-    for (body, code) in [("[]", -32_600), ("{", -32_700), (of_client, -32_600)] {
+    for (body, code, id) in [
+        ("[]", -32_600, Value::Null),
+        ("7", -32_600, Value::Null),
+        ("{}", -32_600, Value::Null),
+        ("{", -32_700, Value::Null),
+        // Half an emoji.
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"\ud83d"}}"#,
+            -32_700,
+            Value::Null,
+        ),
+        (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32_600, Value::Null),
+        (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, -32_600, Value::Null),
+        (r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, -32_600, Value::Null),
+        (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, -32_600, json!(1)),
+        (r#"{"jsonrpc":"2.0","id":"a","method":7}"#, -32_600, json!("a")),
+        (r#"{"jsonrpc":"2.0","id":1}"#, -32_600, json!(1)),
+        // Of a client, nothing is requested.
+        (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, -32_600, Value::Null),
+    ] {
         let rejected = post(body).await;
-        assert_eq!(rejected.status, StatusCode::BAD_REQUEST);
-        assert_eq!(rejected.body["error"]["code"], code);
+        assert_eq!(rejected.status, StatusCode::BAD_REQUEST, "{body}");
+        assert_eq!(rejected.body["error"]["code"], code, "{body}: {}", rejected.body);
+        assert_eq!(rejected.body["id"], id, "{body}: {}", rejected.body);
         assert_eq!(
             rejected.body["error"]["data"]["request_id"],
             rejected.headers["x-request-id"].to_str().unwrap()
         );
     }
-    let without_key = node.client.post(&url).json(&json!({})).send().await.unwrap();
-    assert_eq!(without_key.status(), StatusCode::UNAUTHORIZED);
+    let without_key = node.client.post(&url).json(&json!({}));
+    Request(without_key).send().await.assert_error(401, "unauthorized");
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     let page =
         node.client.post(&url).bearer_auth(&node.key).header("origin", "https://evil.example");
-    assert_eq!(page.json(&ping).send().await.unwrap().status(), StatusCode::FORBIDDEN);
+    let page = Request(page.json(&ping)).send().await;
+    page.assert_error(403, "wrong_origin");
+    assert_eq!((&page.body["jsonrpc"], &page.body["id"]), (&json!("2.0"), &json!(1)));
+    // Some clients add a slash, name another type, or accept JSON only.
+    let plain = node.client.post(format!("{url}/")).bearer_auth(&node.key);
+    let plain = plain.header("content-type", "text/plain").header("accept", "application/json");
+    let plain = Request(plain.body(ping.to_string())).send().await;
+    assert_eq!((plain.status, &plain.body["id"]), (StatusCode::OK, &json!(1)), "{}", plain.body);
     let large = "x".repeat(300 << 10);
     let params = json!({"name": "sulcus_search", "arguments": {"query": large}});
     let large = call_as(&node, None, "tools/call", params).await;
-    assert_eq!(large.status, StatusCode::PAYLOAD_TOO_LARGE);
+    large.assert_error(413, "too_large");
+    assert_eq!(large.body["jsonrpc"], "2.0");
 }
 
 #[tokio::test]

@@ -138,11 +138,7 @@ pub(super) async fn fetch(call: Call, one: OneDocument) -> ApiResult<Document> {
 }
 
 fn document_title(record: &MemoryRecord) -> DocumentTitle {
-    DocumentTitle {
-        id: Id(record.id),
-        title: title(record),
-        url: format!("{MEMORY}{}", record.id),
-    }
+    DocumentTitle { id: Id(record.id), title: title(record), url: format!("{MEMORY}{}", record.id) }
 }
 
 pub(super) async fn update(call: Call, update: Update) -> ApiResult<Changed> {

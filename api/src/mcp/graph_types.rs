@@ -33,6 +33,7 @@ pub(super) struct NewEntity {
 /// Entities to create.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct CreateEntities {
+    /// The entities.
     #[schema(value_type = Vec<NewEntity>, max_items = 100)]
     pub(super) entities: Items<NewEntity, 0, ITEMS_MAX>,
 }
@@ -44,6 +45,7 @@ pub(super) struct RelationArgument {
     pub(super) from: EntityName,
     /// Name of the entity where it ends.
     pub(super) to: EntityName,
+    /// What the first does with the second, such as `works at`.
     #[serde(rename = "relationType")]
     pub(super) relation_type: TypeName,
 }
@@ -51,6 +53,7 @@ pub(super) struct RelationArgument {
 /// Relations.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct RelationList {
+    /// The relations.
     #[schema(value_type = Vec<RelationArgument>, max_items = 100)]
     pub(super) relations: Items<RelationArgument, 0, ITEMS_MAX>,
 }
@@ -58,8 +61,10 @@ pub(super) struct RelationList {
 /// Statements about an entity.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 pub(super) struct NewObservations {
+    /// Name of the entity.
     #[serde(rename = "entityName")]
     pub(super) entity_name: EntityName,
+    /// The statements, one fact each.
     #[schema(value_type = Vec<FullLabel>, max_items = 100)]
     pub(super) contents: Items<FullLabel, 0, ITEMS_MAX>,
 }
@@ -67,6 +72,7 @@ pub(super) struct NewObservations {
 /// Statements to add.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct AddObservations {
+    /// The statements of each entity.
     #[schema(value_type = Vec<NewObservations>, max_items = 100)]
     pub(super) observations: Items<NewObservations, 0, ITEMS_MAX>,
 }
@@ -74,6 +80,7 @@ pub(super) struct AddObservations {
 /// Names of entities to delete.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct DeleteEntities {
+    /// The names.
     #[serde(rename = "entityNames")]
     #[schema(value_type = Vec<EntityName>, max_items = 100)]
     pub(super) entity_names: Items<EntityName, 0, ITEMS_MAX>,
@@ -82,8 +89,10 @@ pub(super) struct DeleteEntities {
 /// Statements about an entity to delete.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 pub(super) struct OldObservations {
+    /// Name of the entity.
     #[serde(rename = "entityName")]
     pub(super) entity_name: EntityName,
+    /// The statements, exactly as they are stored.
     #[schema(value_type = Vec<FullLabel>, max_items = 100)]
     pub(super) observations: Items<FullLabel, 0, ITEMS_MAX>,
 }
@@ -91,6 +100,7 @@ pub(super) struct OldObservations {
 /// Statements to delete.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct DeleteObservations {
+    /// The statements of each entity.
     #[schema(value_type = Vec<OldObservations>, max_items = 100)]
     pub(super) deletions: Items<OldObservations, 0, ITEMS_MAX>,
 }
@@ -105,6 +115,7 @@ pub(super) struct SearchNodes {
 /// Names of entities.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct OpenNodes {
+    /// The names.
     #[schema(value_type = Vec<EntityName>, max_items = 100)]
     pub(super) names: Items<EntityName, 0, ITEMS_MAX>,
 }

@@ -10,8 +10,8 @@ use storage::model::memory::MemoryRecord;
 use storage::{Filter, HotRequest, ListRequest, TierFilter};
 
 use crate::error::{ApiError, ApiResult};
-use crate::mcp::results::{MEMORY, MemoryView, title};
 use crate::mcp::calls::Call;
+use crate::mcp::results::{MEMORY, MemoryView, title};
 use crate::requests::context::ContextRequest;
 use crate::requests::values::MemoryCursor;
 

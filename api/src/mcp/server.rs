@@ -25,8 +25,8 @@ use crate::error::{ApiError, ErrorKind};
 use crate::limits::{MCP_DEADLINE, MCP_PROGRESS_INTERVAL};
 use crate::mcp::calls::Call;
 use crate::mcp::messages::code_of;
-use crate::mcp::results::MEMORY;
 use crate::mcp::profiles::ToolSet;
+use crate::mcp::results::MEMORY;
 use crate::mcp::tools::{Tool as AgentTool, described};
 use crate::mcp::{confirmation, prompts, resources, subscriptions};
 
@@ -50,7 +50,6 @@ pub(super) struct Server {
 }
 
 impl Server {
-
     fn tool(&self, name: &str) -> Option<&'static AgentTool> {
         self.offered.named(name, self.call.session.caller.role)
     }
@@ -290,7 +289,10 @@ impl ServerHandler for Server {
         self.run(&context, work).await
     }
 
-    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
         subscriptions::accepted(requested)
     }
 

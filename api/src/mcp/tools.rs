@@ -6,15 +6,16 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ToolAnnotations};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use storage::model::tenant::Role;
 use utoipa::ToSchema;
 
 use crate::admission::request::RequestContext;
 use crate::error::{ApiError, ApiResult};
-use crate::mcp::results::ToolResult;
 use crate::mcp::calls::Call;
+use crate::mcp::results::ToolResult;
 use crate::mcp::{calls, graph};
-use crate::openapi::{standalone, without_null};
+use crate::openapi::{argument_schema, result_schema};
 use crate::requests::parse_arguments;
 use crate::responses::json_bytes;
 
@@ -364,9 +365,9 @@ where
     R: ToolResult + Send,
     F: Future<Output = ApiResult<R>> + Send + 'static,
 {
-    let view = rmcp::model::Tool::new(name, description, without_null(standalone::<A>()))
+    let view = rmcp::model::Tool::new(name, description, argument_schema::<A>())
         .with_title(title)
-        .with_raw_output_schema(Arc::new(standalone::<R>()));
+        .with_raw_output_schema(Arc::new(result_schema::<R>()));
     let role = match effect {
         Effect::Reads | Effect::Recalls => Role::Reader,
         _ => Role::Agent,
@@ -388,7 +389,8 @@ const COPIES: usize = 3;
 /// built.
 fn result<R: ToolResult>(request: &RequestContext, result: &R) -> ApiResult<CallToolResult> {
     request.take_response_bytes(COPIES * json_bytes(result)?)?;
-    let value = serde_json::to_value(result).map_err(|_| ApiError::internal())?;
+    let mut value = serde_json::to_value(result).map_err(|_| ApiError::internal())?;
+    remove_nulls(&mut value);
     let text = match result.text() {
         Some(text) => text.to_owned(),
         None => value.to_string(),
@@ -396,4 +398,18 @@ fn result<R: ToolResult>(request: &RequestContext, result: &R) -> ApiResult<Call
     let mut built = CallToolResult::structured(value);
     built.content = vec![ContentBlock::text(text)];
     Ok(built)
+}
+
+/// Leaves out fields without a value, but for what an agent stored.
+fn remove_nulls(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(remove_nulls),
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.iter_mut().filter(|(name, _)| *name != "metadata").for_each(|(_, field)| {
+                remove_nulls(field);
+            });
+        }
+        _ => {}
+    }
 }

@@ -212,8 +212,9 @@ const RELATION_DEFAULT: &str = "related_to";
 #[into_params(parameter_in = Query)]
 #[schema(example = json!({"source_id": "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c01", "target_id": "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c02", "relation": "explains"}))]
 pub(crate) struct Relation {
+    /// The memory where the edge starts.
     source_id: MemoryIdText,
-    /// Another memory.
+    /// The memory where it ends: another one.
     target_id: MemoryIdText,
     /// For example `depends_on`, `part_of` or `contradicts`.
     #[schema(default = "related_to")]
@@ -444,15 +445,16 @@ fn label(
 }
 
 pub(crate) fn single_namespace() -> Object {
-    namespace_schema(r"^([^\s\u0085].+|[^\s\u0085*])$")
+    namespace_schema(r"^([^\s\u0085].+|[^\s\u0085*])$", "The namespace.")
 }
 
 /// Schema of a namespace, or `*` for all.
 pub(crate) fn any_namespace() -> Object {
-    namespace_schema(SOME_TEXT)
+    namespace_schema(SOME_TEXT, "Only memories of this namespace; `*` is all.")
 }
 
-fn namespace_schema(pattern: &str) -> Object {
+/// The derive takes no description of a field whose schema is a function.
+fn namespace_schema(pattern: &str, description: &str) -> Object {
     let text = object(Type::String).min_length(Some(1)).max_length(Some(NAMESPACE_BYTES_MAX));
-    text.pattern(Some(pattern)).build()
+    text.pattern(Some(pattern)).description(Some(description)).build()
 }

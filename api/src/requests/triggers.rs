@@ -332,12 +332,16 @@ impl ActionConfig {
 }
 
 fn tag_schema() -> Object {
-    text_schema(1, TAG_BYTES_MAX).pattern(Some(r"[^\s#]")).build()
+    let text = text_schema(1, TAG_BYTES_MAX).pattern(Some(r"[^\s#]"));
+    text.description(Some("For `tag`: the tag; absent derives one from the memory's label."))
+        .build()
 }
 
 fn secret_schema() -> Object {
     let text_or_null = SchemaType::from_iter([Type::String, Type::Null]);
-    text_schema(SECRET_BYTES_MIN, SECRET_BYTES_MAX).schema_type(text_or_null).build()
+    let text = text_schema(SECRET_BYTES_MIN, SECRET_BYTES_MAX).schema_type(text_or_null);
+    let description = "For `webhook`: the secret that signs its requests. It is never returned.";
+    text.description(Some(description)).build()
 }
 
 fn text_schema(min: usize, max: usize) -> ObjectBuilder {
