@@ -1,11 +1,11 @@
 //! A memory to create or to import, as a command carries it.
 
 use model::bounded::bounded;
+use model::details::Details;
 use model::duplicate::OnDuplicate;
 use model::edge::{SUPERSEDED_MAX, Suggestion};
 use model::heat::Anchor;
 use model::id::{MemoryId, Timestamp};
-use model::memory::Details;
 use model::memory::Origin;
 use model::memory::{DecayClass, Memory, MemoryType};
 use model::vector::Vector;

@@ -1,7 +1,7 @@
 //! Patches: the changes of some fields of a memory, a trigger or a tenant, as commands carry them.
 
+use model::details::DetailsPatch;
 use model::edge::Suggestion;
-use model::memory::DetailsPatch;
 use model::memory::{DecayClass, MemoryType};
 use model::tenant::{OwnLimits, TenantState};
 use model::trigger::TriggerAction;

@@ -9,8 +9,8 @@ use storage::model::analytics::{
 };
 use storage::model::api_key::{KEY_NAME_BYTES_MAX, KEY_NAMESPACES_MAX, NewApiKey};
 use storage::model::audit::{AuditAction, AuditChain, KEY_USES_MAX, KeyUse};
+use storage::model::details::METADATA_BYTES_MAX;
 use storage::model::memory::LABEL_BYTES_MAX;
-use storage::model::memory::METADATA_BYTES_MAX;
 use storage::model::memory::ORIGIN_BYTES_MAX;
 use storage::model::tenant::Role;
 use storage::{AuditRequest, BATCH_BYTES, COMMAND_BYTES_MAX};

@@ -4,7 +4,7 @@
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 use storage::Filter;
-use storage::model::memory::Details;
+use storage::model::details::Details;
 use utoipa::ToSchema;
 
 use crate::requests::details::{Metadata, RequiredMetadata, Tags};

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use storage::command::BulkFilter;
+use storage::model::details::{Details, MetadataEntry};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::id::MemoryId;
 use storage::model::knowledge_graph::{
     ENTITY, GraphMemory, OBSERVATION, RELATION, TAG, id_of, tag_of,
 };
 use storage::model::memory::MemoryRecord;
-use storage::model::memory::{Details, MetadataEntry};
 use storage::text::folding::fold_name;
 use storage::{TEXT_BYTES_MAX, TierFilter};
 use tokio::time::Instant;

@@ -8,7 +8,7 @@ use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use storage::model::memory::{
+use storage::model::details::{
     Details, DetailsPatch, MEMORY_TAG_BYTES_MAX, METADATA_BYTES_MAX, METADATA_ENTRIES_MAX,
     METADATA_TERM_BYTES_MAX, MetadataEntry, TAGS_MAX, is_found,
 };

@@ -3,8 +3,8 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use storage::command::BulkFilter;
+use storage::model::details::Details;
 use storage::model::id::MemoryId;
-use storage::model::memory::Details;
 use storage::model::memory::Origin;
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_BYTES_MAX};
 use storage::model::vector::Vector;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use storage::model::memory::Details;
+use storage::model::details::Details;
 use storage::model::memory::Origin;
 use storage::model::memory::{Editor, MemoryRecord};
 use storage::model::score::rounded;

@@ -1,12 +1,12 @@
 //! Consolidation: memories that can be folded into one, folding them, and undoing it.
 
 use serde::Deserialize;
+use storage::model::details::{Details, TAGS_MAX};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::edge::SUPERSEDED_MAX;
 use storage::model::id::MemoryId;
 use storage::model::memory::FoldReason;
 use storage::model::memory::Origin;
-use storage::model::memory::{Details, TAGS_MAX};
 use storage::model::memory::{KEY_POINTS_MAX, MemoryRecord};
 use storage::model::vector::Vector;
 use storage::{FoldGroup, TierFilter, command};

@@ -3,7 +3,7 @@
 
 use axum::http::{HeaderMap, HeaderValue};
 use serde::Deserialize;
-use storage::model::memory::Details;
+use storage::model::details::Details;
 use storage::{HotRequest, SearchRequest};
 use utoipa::{IntoParams, ToSchema};
 

@@ -35,6 +35,7 @@ pub mod audit;
 pub mod bounded;
 pub mod cluster;
 pub mod decay;
+pub mod details;
 pub mod duplicate;
 pub mod edge;
 pub mod heat;

@@ -1,9 +1,9 @@
 //! Updates, deletes and restores memories.
 
 use model::audit::{AuditAction, Fields, short};
+use model::details::MetadataEntry;
 use model::id::MemoryId;
 use model::journal::{EventKind, MemoryField};
-use model::memory::MetadataEntry;
 use model::memory::{Memory, MemoryRecord};
 use model::score::rounded;
 use model::tenant::Limit;

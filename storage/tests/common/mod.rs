@@ -9,11 +9,11 @@ pub mod world;
 
 pub use engine::*;
 pub use storage::command::*;
+pub use storage::model::details::{Details, DetailsPatch};
 pub use storage::model::id::*;
 pub use storage::model::journal::*;
 pub use storage::model::memory::Origin;
 pub use storage::model::memory::*;
-pub use storage::model::memory::{Details, DetailsPatch};
 pub use storage::model::thermo::{SettingValue, Thermo};
 pub use storage::model::trigger::*;
 pub use storage::model::vector::*;

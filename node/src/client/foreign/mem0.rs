@@ -4,7 +4,8 @@ use std::iter;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use storage::model::memory::{MEMORY_TAG_BYTES_MAX, NAMESPACE_BYTES_MAX, TAGS_MAX};
+use storage::model::details::{MEMORY_TAG_BYTES_MAX, TAGS_MAX};
+use storage::model::memory::NAMESPACE_BYTES_MAX;
 
 use crate::client::foreign::found::{Found, Read, string, time};
 use crate::client::foreign::read::Entry;
