@@ -25,6 +25,8 @@ pub(crate) enum ErrorKind {
     /// The present state does not permit this.
     Conflict = 409,
     Gone = 410,
+    /// The resource is not what `If-Match` requires.
+    ConditionFailed = 412,
     /// The request, or what it decides to, is too large.
     TooLarge = 413,
     /// The idempotency key belongs to another request.
@@ -147,6 +149,7 @@ impl From<Rejection> for ApiError {
                 return Self { duplicate_of: Some(present), ..error };
             }
             Rejection::WrongState(_) => (ErrorKind::Conflict, "wrong_state"),
+            Rejection::ConditionFailed => (ErrorKind::ConditionFailed, "condition_failed"),
             Rejection::KeyReused => (ErrorKind::KeyReused, "idempotency_key_reused"),
             Rejection::TooLarge(_) => (ErrorKind::TooLarge, "too_large"),
             Rejection::Setting(fault) => return Self::invalid(fault.name, fault.message),

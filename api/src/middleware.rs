@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
-use axum::http::header::{CACHE_CONTROL, HOST, STRICT_TRANSPORT_SECURITY};
+use axum::http::header::{CACHE_CONTROL, ETAG, HOST, STRICT_TRANSPORT_SECURITY};
 use axum::http::uri::{Authority, PathAndQuery};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
@@ -26,7 +26,7 @@ use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::{DRAIN_BYTES_MAX, DRAIN_TIME};
 use crate::request_log::Ended;
 use crate::requests::context_of;
-use crate::requests::headers::{NAMESPACE, idempotency_key};
+use crate::requests::headers::{NAMESPACE, idempotency_key, if_match};
 use crate::responses::name_request;
 use crate::spans::{self, trace_id};
 
@@ -55,6 +55,7 @@ pub(crate) async fn around(State(app): State<App>, mut request: Request, next: N
         .map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
     let method = name_of(request.method());
     let started = Instant::now();
+    let precondition = if_match(request.headers());
     let (once, rejection) = match once(&request) {
         Ok(once) => (once, None),
         Err(error) => (None, Some(error)),
@@ -62,7 +63,8 @@ pub(crate) async fn around(State(app): State<App>, mut request: Request, next: N
     let source = request.extensions().get().map(|ConnectInfo(source)| *source);
     let responses = Arc::clone(&app.budgets.responses);
     let span = app.spans.start(&id, request.headers(), method, &route);
-    let context = Arc::new(RequestContext::new(id, span.clone(), source, once, responses));
+    let context =
+        Arc::new(RequestContext::new(id, span.clone(), source, once, precondition, responses));
     request.extensions_mut().insert(Arc::clone(&context));
     let mut response = match rejection {
         Some(error) => error.into_response(),
@@ -90,6 +92,9 @@ pub(crate) async fn around(State(app): State<App>, mut request: Request, next: N
     }
     headers.insert(NODE, app.node.into());
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if let Some(tag) = context.tag().and_then(|tag| HeaderValue::from_str(&tag.to_string()).ok()) {
+        headers.insert(ETAG, tag);
+    }
     if let Some(rate_status) = context.rate_status() {
         let reset = rate_status.wait.as_millis().div_ceil(1_000) as u64;
         let values = [rate_status.limit, rate_status.remaining, reset];

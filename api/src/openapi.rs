@@ -11,6 +11,7 @@ use utoipa::openapi::{
 use utoipa::{IntoResponses, OpenApi, PartialSchema, ToSchema};
 
 use crate::requests::fields::IdempotencyKey;
+use crate::requests::values::AnyWord;
 use crate::responses::Error;
 
 /// How the names of nullable schemas begin (see `responses::Nullable`).
@@ -49,6 +50,8 @@ struct OperatorCommon;
 
 /// The status of writes that accept an `Idempotency-Key`.
 const KEY_REUSED: &str = "422";
+/// The status of a write whose resource is not what `If-Match` requires.
+const CONDITION_FAILED: &str = "412";
 
 type Responses = std::collections::BTreeMap<String, RefOr<Response>>;
 
@@ -89,11 +92,13 @@ errors! {
     /// Errors of writes.
     WriteErrors with BodyErrors:
         409 => "The present state does not permit this.",
+        412 => "The resource has another `ETag` than `If-Match` requires, or none.",
         422 => "The `Idempotency-Key` belongs to another request.",
         504 => "The write may or may not have happened: repeat it if it has an `Idempotency-Key`, else check first.",
     /// Errors of writes that accept no `Idempotency-Key`.
     UnrepeatedErrors with BodyErrors:
         409 => "The present state does not permit this.",
+        412 => "The resource has another `ETag` than `If-Match` requires, or none.",
         504 => "The write may or may not have happened: check first.",
     /// Errors of every operation of the operator.
     OperatorReadErrors:
@@ -145,6 +150,11 @@ fn complete(mut document: Document, aliases: &[(&str, &str)], is_public: bool) -
         components.responses.insert(error_name(set, *status), error_response(text).into());
     }
     for item in document.paths.paths.values_mut() {
+        for operation in [&mut item.patch, &mut item.put, &mut item.delete].into_iter().flatten() {
+            if operation.responses.responses.contains_key(CONDITION_FAILED) {
+                operation.parameters.get_or_insert_default().push(RefOr::T(if_match()));
+            }
+        }
         for operation in each(item) {
             let responses = &mut operation.responses.responses;
             responses.extend(EachError::responses());
@@ -325,6 +335,17 @@ fn inline(value: &mut Value, named: &Value) {
         }
         _ => {}
     }
+}
+
+/// The header of writes that change what there is.
+fn if_match() -> Parameter {
+    let text = "`ETag` of the resource as it was read. The write happens only while it has that: else 412.";
+    ParameterBuilder::new()
+        .name("If-Match")
+        .parameter_in(ParameterIn::Header)
+        .description(Some(text))
+        .schema(Some(AnyWord::schema()))
+        .build()
 }
 
 /// The header of every write that can be repeated.

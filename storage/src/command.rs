@@ -17,6 +17,7 @@ use crate::decide::context::{Context, Decided};
 use crate::decide::draft::Draft;
 use crate::decide::rule::{Class, ClusterRule, TenantRule};
 use crate::decide::run::{run_for_cluster, run_for_tenant};
+use crate::etag::Precondition;
 use crate::reply::Reply;
 
 pub use crate::decide::bulk::BulkFilter;
@@ -56,6 +57,8 @@ pub struct Command {
     pub source: Option<IpAddr>,
     /// The idempotency key under which the outcome is stored.
     pub receipt: Option<ReceiptRequest>,
+    /// The state of its resource that it requires.
+    pub condition: Option<Precondition>,
     /// The requested change.
     pub action: Action,
 }
@@ -179,12 +182,18 @@ impl Command {
     /// A command of the service itself, or of the operator, for a tenant.
     pub fn of_tenant(tenant: TenantId, action: impl Into<TenantAction>) -> Self {
         let action = Action::Tenant(tenant, action.into());
-        Self { actor: None, source: None, receipt: None, action }
+        Self { actor: None, source: None, receipt: None, condition: None, action }
     }
 
     /// A command of the service itself, or of the operator, for the cluster.
     pub fn of_cluster(action: impl Into<ClusterAction>) -> Self {
-        Self { actor: None, source: None, receipt: None, action: Action::Cluster(action.into()) }
+        Self {
+            actor: None,
+            source: None,
+            receipt: None,
+            condition: None,
+            action: Action::Cluster(action.into()),
+        }
     }
 
     /// The tenant; commands of the cluster have none.

@@ -27,6 +27,7 @@ pub mod command;
 mod decide;
 mod engine;
 mod error;
+mod etag;
 mod export;
 pub mod file;
 #[cfg(feature = "fuzzing")]
@@ -64,6 +65,7 @@ pub use decide::{
 };
 pub use engine::Options;
 pub use error::{Error, Result};
+pub use etag::{ETAGS_MAX, Etag, Precondition};
 pub use export::Exported;
 
 pub use checkpoint::{Received, Receiver};

@@ -350,6 +350,11 @@ pub enum Rejection {
         /// Which memory of the request has its words, if there are several.
         at: Option<usize>,
     },
+    /// The resource has another tag than the request requires, or has none.
+    #[error(
+        "it was changed since, or has no ETag: read it again, and repeat the request with the new one"
+    )]
+    ConditionFailed,
 }
 
 /// Names the part of a request that a rejection is about.

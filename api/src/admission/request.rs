@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use storage::model::receipt::ReceiptRequest;
+use storage::{Etag, Precondition};
 use tracing::Span;
 
 use crate::admission::budget::{KeyBudget, KeyOfTenant, KeyShare};
@@ -23,6 +24,10 @@ pub(crate) struct RequestContext {
     /// Where it comes from; `None` if the listener does not provide it.
     pub(crate) source: Option<SocketAddr>,
     once: Option<Once>,
+    /// What the resource that it changes must be.
+    precondition: Option<Precondition>,
+    /// The tag of the resource that it returns.
+    tag: OnceLock<Etag>,
     /// The budget of bytes of responses.
     responses: Arc<KeyBudget>,
     /// The key of its caller, once it is authenticated.
@@ -72,6 +77,7 @@ impl RequestContext {
         span: Span,
         source: Option<SocketAddr>,
         once: Option<Once>,
+        precondition: Option<Precondition>,
         responses: Arc<KeyBudget>,
     ) -> Self {
         Self {
@@ -79,6 +85,8 @@ impl RequestContext {
             span,
             source,
             once,
+            precondition,
+            tag: OnceLock::new(),
             responses,
             key: OnceLock::new(),
             rate_status: OnceLock::new(),
@@ -125,6 +133,18 @@ impl RequestContext {
 
     pub(crate) fn set_written(&self) {
         self.has_written.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn precondition(&self) -> Option<Precondition> {
+        self.precondition.clone()
+    }
+
+    pub(crate) fn tag(&self) -> Option<Etag> {
+        self.tag.get().copied()
+    }
+
+    pub(crate) fn set_tag(&self, tag: Etag) {
+        self.tag.get_or_init(|| tag);
     }
 
     /// Whether the request has its permit.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::HeaderMap;
-use axum::http::header::USER_AGENT;
+use axum::http::header::{IF_MATCH, USER_AGENT};
 use axum::http::request::Parts;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use storage::model::access::Caller;
 use storage::model::id::{KeyId, MemoryId, TenantId, TriggerId};
 use storage::model::memory::{ORIGIN_BYTES_MAX, Origin};
-use storage::{Filter, Rejection};
+use storage::{ETAGS_MAX, Filter, Precondition, Rejection};
 use utoipa::IntoParams;
 
 use crate::app::App;
@@ -144,6 +144,19 @@ struct IdempotencyHeader {
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> ApiResult<Option<String>> {
     let IdempotencyHeader { key } = parse(headers, &["Idempotency-Key"])?;
     Ok(key.map(|key| key.0))
+}
+
+/// What `If-Match` requires of the resource. A text that is no tag of this service is that of no resource.
+pub(crate) fn if_match(headers: &HeaderMap) -> Option<Precondition> {
+    let mut values = headers.get_all(IF_MATCH).iter().peekable();
+    values.peek()?;
+    let texts: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
+    if texts.iter().any(|text| text.trim() == "*") {
+        return Some(Precondition::Exists);
+    }
+    let tags =
+        texts.iter().flat_map(|text| text.split(',')).filter_map(|tag| tag.trim().parse().ok());
+    Some(Precondition::HasOne(tags.take(ETAGS_MAX).collect()))
 }
 
 /// Where an event stream resumes.

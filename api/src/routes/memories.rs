@@ -6,7 +6,7 @@ use storage::command::{GiveFeedback, Supersede};
 use storage::model::id::MemoryId;
 use storage::model::memory::Signal;
 use storage::text::tokenizer::words;
-use storage::{ListRequest, TierFilter, Touched, TouchedMemories, TouchedMemory};
+use storage::{Etag, ListRequest, TierFilter, Touched, TouchedMemories, TouchedMemory};
 
 use crate::prelude::*;
 use crate::requests::JsonBody;
@@ -84,6 +84,7 @@ pub(crate) async fn get_memory(
     ValidQuery(query): ValidQuery<MemoryQuery>,
 ) -> ApiResponse<AnchoredMemory> {
     let record = session.memory(id).await?;
+    session.request.set_tag(Etag::of(&record.memory));
     let body = AnchoredMemory::new(&record, query.anchor.unwrap_or(false));
     Ok(Success::ok(freshness, body))
 }
@@ -99,7 +100,11 @@ pub(crate) async fn update_memory(
     ValidJson(body): ValidJson<MemoryChanges>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
     let patch = body.into_patch()?;
-    respond_one(session.update_memory(id, patch).await?, StatusCode::OK)
+    let done = session.update_memory(id, patch).await?;
+    if let Some(Touched::Memory(record)) = done.value.memories.first().map(|first| &first.now) {
+        session.request.set_tag(Etag::of(&record.memory));
+    }
+    respond_one(done, StatusCode::OK)
 }
 
 /// Delete a memory. Rejected while it is locked.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use storage::Etag;
 use storage::command::{DeleteRule, PutRule};
 use storage::model::access::{ANY, Rule};
 use storage::model::tenant::Limit;
@@ -167,6 +168,7 @@ pub(crate) async fn verify_key(
 #[utoipa::path(get, path = "/api/v1/org", tag = "tenant", params(ReadHeaders),
     responses((status = OK, body = Org), ReadErrors))]
 pub(crate) async fn get_org(ReaderRead(session, freshness): ReaderRead) -> ApiResponse<Org> {
+    session.request.set_tag(Etag::of(&session.tenant().await?));
     Ok(Success::ok(freshness, org(&session).await?))
 }
 
@@ -245,7 +247,9 @@ pub(crate) async fn set_default_namespace(
 pub(crate) async fn list_access_rules(
     AdminRead(session, freshness): AdminRead,
 ) -> ApiResponse<RuleList> {
-    let rules = session.rules().await?.rules;
+    let rules = session.rules().await?;
+    session.request.set_tag(Etag::of(&rules));
+    let rules = rules.rules;
     let view = |rule: Rule| RuleView::new(Some(rule.policy), rule);
     Ok(Success::ok(freshness, RuleList { items: rules.into_iter().map(view).collect() }))
 }

@@ -1,6 +1,7 @@
 //! Rules of retention: read, replaced, and tried out.
 
 use serde::Deserialize;
+use storage::Etag;
 use storage::command::UpdateRetention;
 use storage::model::retention::{self, RETENTION_RULES_MAX};
 use utoipa::ToSchema;
@@ -88,7 +89,9 @@ pub(crate) struct RetentionPreview {
 pub(crate) async fn get_retention(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<Retention> {
-    let mut rules = session.tenant().await?.retention;
+    let tenant = session.tenant().await?;
+    session.request.set_tag(Etag::of(&tenant));
+    let mut rules = tenant.retention;
     let access = &session.caller.access;
     rules.retain(|rule| rule.namespace.as_ref().is_none_or(|it| access.allows(it)));
     let rules = rules.into_iter().map(Into::into).collect();

@@ -3,6 +3,7 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use storage::Etag;
 use storage::command::UpdateSettings;
 use storage::model::duplicate::OnDuplicate;
 use storage::model::thermo::{SettingValue, Thermo};
@@ -208,8 +209,9 @@ struct TypeForecast {
 pub(crate) async fn get_settings(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<SettingsView> {
-    let thermo = session.settings().await?;
-    let defaults = Thermo::default();
+    let tenant = session.tenant().await?;
+    session.request.set_tag(Etag::of(&tenant));
+    let (thermo, defaults) = (*tenant.thermo, Thermo::default());
     let custom = thermo != defaults;
     let body = SettingsView { config: config(thermo), defaults: config(defaults), custom };
     Ok(Success::ok(freshness, body))

@@ -2,6 +2,7 @@
 //! Delivered ones are in the history.
 
 use axum::http::HeaderMap;
+use storage::Etag;
 use storage::TriggerReply;
 use storage::command::DeleteTrigger;
 use storage::model::journal::{Cursor, Event, EventKind, FiringResult};
@@ -106,6 +107,7 @@ pub(crate) async fn get_trigger(
     TriggerPath(id): TriggerPath,
 ) -> ApiResponse<TriggerView> {
     let (trigger, firings) = session.trigger(id).await?;
+    session.request.set_tag(Etag::of(&trigger));
     Ok(Success::ok(freshness, TriggerView::new(&session.caller, id, &trigger, &firings)))
 }
 

@@ -175,11 +175,6 @@ impl Session {
         }
         Ok(self.submit(ChangeTenant(patch)).await?.freshness)
     }
-
-    pub(crate) async fn settings(&self) -> ApiResult<Thermo> {
-        self.read(|reader, caller| Ok(reader.thermo(caller.tenant))).await
-    }
-
     /// Forecasts for [`FORECAST_DAYS`] under the present settings and under changed ones; only of
     /// memories that the caller may access. Returns the changed settings too.
     pub(crate) async fn forecasts(

@@ -51,6 +51,7 @@ impl Session {
             actor: Some(self.caller.key),
             source: self.request.address(),
             receipt,
+            condition: self.request.precondition(),
             ..Command::of_tenant(self.caller.tenant, action)
         };
         let raft = &self.service.raft;

@@ -18,6 +18,7 @@ use crate::change::Change;
 use crate::decide::counted::Counted;
 use crate::decide::draft::{Draft, MemoryEvent};
 use crate::error::{Error, Result};
+use crate::etag::Etag;
 use crate::reply::Rejection;
 use crate::table::key::Key;
 use crate::table::view::View;
@@ -212,6 +213,17 @@ impl Context<'_> {
             self.push(Change::MemoryStatePut(tenant, id, state));
         }
         Ok(())
+    }
+
+    /// The tag of a memory, if the actor may access it.
+    pub(super) fn memory_tag(&mut self, id: MemoryId) -> Result<Option<Etag>> {
+        let Some(memory) = self.memory(id)? else { return Ok(None) };
+        Ok(self.has_access(&memory.namespace)?.then(|| Etag::of(&memory)))
+    }
+
+    /// The tag of what the row of the tenant holds: its settings, its rules of retention, its own values.
+    pub(super) fn tenant_tag(&self) -> Result<Option<Etag>> {
+        Ok(self.draft.tenant(self.tenant)?.as_ref().map(Etag::of))
     }
 
     /// Moves a memory to the cold tier, where it keeps its heat.

@@ -25,6 +25,7 @@ use crate::codec;
 use crate::decide::counted::{Added, CountOf, Counted, counted_by};
 use crate::decide::last_puts::LAST_PUT_KINDS;
 use crate::error::Result;
+use crate::etag::Precondition;
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind};
 use crate::table::view::View;
@@ -95,6 +96,8 @@ pub(super) struct CommandState {
     pub(super) mark: Mark,
     /// The address from which it came.
     pub(super) source: Option<IpAddr>,
+    /// The state of its resource that it requires.
+    pub(super) condition: Option<Precondition>,
     /// Whether a trigger has fired.
     pub(super) has_fired: bool,
     /// What its actor may access, once that was read.
@@ -292,9 +295,13 @@ impl Draft {
         self.undo.push(Undo::Row(key, before));
     }
 
-    pub(super) fn begin(&mut self, source: Option<IpAddr>) -> Mark {
+    pub(super) fn begin(
+        &mut self,
+        source: Option<IpAddr>,
+        condition: Option<Precondition>,
+    ) -> Mark {
         let mark = self.mark();
-        self.command = CommandState { mark, source, ..CommandState::default() };
+        self.command = CommandState { mark, source, condition, ..CommandState::default() };
         mark
     }
 

@@ -13,6 +13,7 @@ use crate::decide::audit::{AuditedAct, texts};
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::error::Result;
+use crate::etag::Etag;
 use crate::reply::{KeyReply, Rejection};
 use crate::table::key::Key;
 use crate::table::view::View;
@@ -105,6 +106,10 @@ impl TenantRule for RotateKey {
         context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
         Ok(KeyReply { id, key })
     }
+
+    fn tag(&self, context: &mut Context<'_>) -> Result<Option<Etag>> {
+        key_tag(context, self.id)
+    }
 }
 
 impl RotateKey {
@@ -112,6 +117,11 @@ impl RotateKey {
         let fields = row(context, self.id)?;
         Ok(AuditedAct::new(AuditAction::KeyRotate, target(self.id), fields))
     }
+}
+
+fn key_tag(context: &Context<'_>, id: KeyId) -> Result<Option<Etag>> {
+    let row: Option<ApiKey> = context.draft.record(&Key::ApiKey(context.tenant, id))?;
+    Ok(row.as_ref().map(Etag::of))
 }
 
 /// Deletes a key, unless it is the tenant's last one without an end that may administer it.
@@ -135,6 +145,10 @@ impl TenantRule for DeleteKey {
         }
         context.push(Change::ApiKeyRemoved(context.tenant, id));
         Ok(KeyReply { id, key })
+    }
+
+    fn tag(&self, context: &mut Context<'_>) -> Result<Option<Etag>> {
+        key_tag(context, self.0)
     }
 }
 
@@ -168,6 +182,10 @@ impl TenantRule for SetKeyNamespace {
         let key = ApiKey { namespace, ..key };
         context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
         Ok(KeyReply { id, key })
+    }
+
+    fn tag(&self, context: &mut Context<'_>) -> Result<Option<Etag>> {
+        key_tag(context, self.id)
     }
 }
 

@@ -20,6 +20,7 @@ use crate::decide::edit::record_edit;
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::{edge, models};
 use crate::error::Result;
+use crate::etag::Etag;
 use crate::patch::MemoryPatch;
 use crate::reply::{Rejection, TouchedMemories};
 use crate::table::view::View;
@@ -44,6 +45,10 @@ impl TenantRule for UpdateMemory {
 
     fn decide(&self, context: &mut Context<'_>) -> Decided<TouchedMemories> {
         Ok(TouchedMemories::existing([update(context, self.id, &self.patch)?]))
+    }
+
+    fn tag(&self, context: &mut Context<'_>) -> Result<Option<Etag>> {
+        context.memory_tag(self.id)
     }
 }
 
@@ -147,6 +152,10 @@ impl TenantRule for DeleteMemory {
     fn decide(&self, context: &mut Context<'_>) -> Decided<TouchedMemories> {
         delete(context, self.0, &BulkFilter::default())?;
         Ok(TouchedMemories::deleted(self.0))
+    }
+
+    fn tag(&self, context: &mut Context<'_>) -> Result<Option<Etag>> {
+        context.memory_tag(self.0)
     }
 }
 

@@ -52,7 +52,7 @@ use rule::Priority;
 /// # Errors
 /// See [`DecideError`]; the draft is as it was.
 pub fn decide(draft: &mut Draft, command: &Command) -> Result<Accepted, DecideError> {
-    let mark = draft.begin(command.source);
+    let mark = draft.begin(command.source, command.condition.clone());
     let reply = decide_within_limits(draft, command).inspect_err(|_| draft.rewind(mark))?;
     let mut notifications = std::mem::take(&mut draft.command.notifications);
     if command.class().priority() == Priority::Background {

@@ -21,6 +21,7 @@ use crate::decide::fire::fire;
 use crate::decide::reinforce::{outdated_heat, reinforce, restored, strengthened};
 use crate::decide::rule::{Class, ClusterAudit, ClusterRule, TenantAudit, TenantRule};
 use crate::error::Result;
+use crate::etag::Etag;
 use crate::parts::EqualParts;
 use crate::reply::FeedbackReply;
 use crate::table::key::Key;
@@ -262,6 +263,10 @@ impl TenantRule for GiveFeedback {
             stability_after: after.anchor.stability,
             tier: after.memory.tier(),
         })
+    }
+
+    fn tag(&self, context: &mut Context<'_>) -> Result<Option<Etag>> {
+        context.memory_tag(self.id)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::decide::audit::AuditedAct;
 use crate::decide::context::{Context, Decided};
 use crate::decide::draft::Draft;
 use crate::error::Result;
+use crate::etag::Etag;
 use crate::reply::ReplyValue;
 
 /// The queue of the executor in which a command waits.
@@ -75,6 +76,15 @@ pub trait TenantRule: Sized {
     /// # Errors
     /// See [`DecideError`](super::DecideError).
     fn decide(&self, context: &mut Context<'_>) -> Decided<Self::Reply>;
+
+    /// The tag of the resource that it changes; `None` if that is none, or does not exist. A request with
+    /// `If-Match` names it.
+    ///
+    /// # Errors
+    /// If the state cannot be read.
+    fn tag(&self, _context: &mut Context<'_>) -> Result<Option<Etag>> {
+        Ok(None)
+    }
 }
 
 /// A command of the cluster. Only [`decide`](super::decide) calls its rule.

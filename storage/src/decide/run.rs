@@ -7,15 +7,19 @@ use model::journal::EventKind;
 
 use crate::decide::audit;
 use crate::decide::audit::AuditedAct;
-use crate::decide::context::{Context, Decided};
+use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::decide::fire::fire;
 use crate::decide::rule::{Class, ClusterRule, Priority, TenantRule};
 use crate::error::Result;
-use crate::reply::{Reply, ReplyValue};
+use crate::reply::{Rejection, Reply, ReplyValue};
 
 /// Runs the rule of a command of a tenant.
 pub(crate) fn run_for_tenant<R: TenantRule>(rule: &R, context: &mut Context<'_>) -> Decided<Reply> {
+    if let Some(condition) = context.draft.command.condition.take() {
+        let tag = rule.tag(context)?;
+        reject_if(!condition.holds(tag), Rejection::ConditionFailed)?;
+    }
     let before = R::AUDIT.map(|audit| audit(rule, context, None)).transpose()?;
     let reply = rule.decide(context)?;
     fire(context.draft)?;

@@ -17,6 +17,7 @@ use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::tenants::tenant_row;
 use crate::error::Result;
+use crate::etag::Etag;
 use crate::patch::OwnTenantPatch;
 use crate::reply::{Rejection, SettingsReply};
 use crate::table::view::View;
@@ -43,6 +44,10 @@ impl TenantRule for UpdateSettings {
             context.push(Change::TenantPut(context.tenant, row));
         }
         Ok(SettingsReply(thermo))
+    }
+
+    fn tag(&self, context: &mut Context<'_>) -> Result<Option<Etag>> {
+        context.tenant_tag()
     }
 }
 
@@ -85,6 +90,10 @@ impl TenantRule for UpdateRetention {
             context.push(Change::TenantPut(context.tenant, Tenant { retention, ..row }));
         }
         Ok(())
+    }
+
+    fn tag(&self, context: &mut Context<'_>) -> Result<Option<Etag>> {
+        context.tenant_tag()
     }
 }
 
@@ -134,6 +143,10 @@ impl TenantRule for ChangeTenant {
             context.push(Change::TenantPut(context.tenant, changed));
         }
         Ok(())
+    }
+
+    fn tag(&self, context: &mut Context<'_>) -> Result<Option<Etag>> {
+        context.tenant_tag()
     }
 }
 
@@ -225,6 +238,10 @@ impl TenantRule for PutRule {
         context.push(Change::RulesPut(tenant, rules));
         Ok(put)
     }
+
+    fn tag(&self, context: &mut Context<'_>) -> Result<Option<Etag>> {
+        Ok(Some(Etag::of(&context.draft.access_rules(context.tenant)?)))
+    }
 }
 
 impl PutRule {
@@ -249,6 +266,10 @@ impl TenantRule for DeleteRule {
 
     fn decide(&self, context: &mut Context<'_>) -> Decided<Rule> {
         delete_rule(context, |rule| rule.number == self.0)
+    }
+
+    fn tag(&self, context: &mut Context<'_>) -> Result<Option<Etag>> {
+        Ok(Some(Etag::of(&context.draft.access_rules(context.tenant)?)))
     }
 }
 

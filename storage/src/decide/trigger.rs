@@ -15,6 +15,7 @@ use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::{outbox, tick};
 use crate::error::Result;
+use crate::etag::Etag;
 use crate::patch::TriggerPatch;
 use crate::reply::{Rejection, TriggerReply};
 use crate::table::key::Key;
@@ -78,6 +79,10 @@ pub(super) fn create(context: &mut Context<'_>, id: TriggerId, new: &Trigger) ->
     Ok(trigger)
 }
 
+fn trigger_tag(context: &Context<'_>, id: TriggerId) -> Result<Option<Etag>> {
+    Ok(context.draft.trigger(context.tenant, id)?.as_ref().map(Etag::of))
+}
+
 /// Changes a trigger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UpdateTrigger {
@@ -129,6 +134,10 @@ impl TenantRule for UpdateTrigger {
         }
         Ok(reply(id, after, firings))
     }
+
+    fn tag(&self, context: &mut Context<'_>) -> Result<Option<Etag>> {
+        trigger_tag(context, self.id)
+    }
 }
 
 impl UpdateTrigger {
@@ -167,6 +176,10 @@ impl TenantRule for DeleteTrigger {
         }
         context.push(Change::TriggerRemoved(context.tenant, self.0));
         Ok(())
+    }
+
+    fn tag(&self, context: &mut Context<'_>) -> Result<Option<Etag>> {
+        trigger_tag(context, self.0)
     }
 }
 
