@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use model::access::Access;
+use model::access::{Access, is_below};
 use model::id::{MemoryId, Timestamp};
 use model::memory::{DecayClass, Memory, MemoryType, Tier};
 use roaring::{MultiOps, RoaringBitmap};
@@ -222,6 +222,12 @@ impl Namespaces {
                 Some(Cow::Owned(allowed.map(|(_, number)| slots(*number)).union()))
             }
         }
+    }
+
+    /// Slots of the memories in the namespaces that lie below one, and in it.
+    pub fn below(&self, prefix: &str) -> RoaringBitmap {
+        let below = self.numbers.iter().filter(|(name, _)| is_below(name, prefix));
+        below.map(|(_, number)| &self.entries[*number as usize].slots).union()
     }
 
     /// The memories of a namespace that were created before and after one, nearest first.

@@ -14,6 +14,27 @@ pub const RULES_MAX: usize = 1_000;
 pub const AGENT_BYTES_MAX: usize = 128;
 /// Wildcard for all agents, or for all namespaces.
 pub const ANY: &str = "*";
+/// What ends the name of a namespace for it and all namespaces below it: `team/*`.
+const BELOW: &str = "/*";
+
+/// Whether a namespace is this one, or lies below it: names are paths with `/`.
+pub fn is_below(namespace: &str, prefix: &str) -> bool {
+    let rest = namespace.strip_prefix(prefix);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || prefix.is_empty())
+}
+
+/// Whether a pattern covers a namespace: [`ANY`], its name, or `team/*`.
+fn covers(pattern: &str, namespace: &str) -> bool {
+    pattern == ANY
+        || pattern == namespace
+        || pattern.strip_suffix(BELOW).is_some_and(|prefix| is_below(namespace, prefix))
+}
+
+/// Orders patterns, the most specific first: a name, then `team/agents/*` before `team/*`, then [`ANY`].
+fn generality(pattern: &str) -> (bool, bool, std::cmp::Reverse<usize>) {
+    let prefix = pattern.strip_suffix(BELOW);
+    (pattern == ANY, prefix.is_some(), std::cmp::Reverse(prefix.map_or(0, str::len)))
+}
 
 /// The effect of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +52,7 @@ pub struct Rule {
     pub number: u64,
     /// Id or name of a key, or [`ANY`].
     pub agent: String,
-    /// A namespace, or [`ANY`].
+    /// A namespace, one with all below it (`team/*`), or [`ANY`].
     pub namespace: String,
     /// Effect of the rule.
     pub policy: Policy,
@@ -90,10 +111,10 @@ impl Rules {
         let applies = |rule: &&Rule| [ANY, &id, &key.name].contains(&rule.agent.as_str());
         let mut rules: Vec<&Rule> = self.rules.iter().filter(applies).collect();
         // Most specific first: a named agent before all agents, then a named namespace
-        // before all namespaces. `false` sorts before `true`. Of two rules that name a key by its
+        // before those below one, and before all. `false` sorts before `true`. Of two rules that name a key by its
         // name and by its id, the one that denies decides.
         let allows = |rule: &Rule| rule.policy == Policy::Allow;
-        rules.sort_by_key(|rule| (rule.agent == ANY, rule.namespace == ANY, allows(rule)));
+        rules.sort_by_key(|rule| (rule.agent == ANY, generality(&rule.namespace), allows(rule)));
         let rules = rules.into_iter().map(|rule| (rule.namespace.clone(), rule.policy));
         Access { rules: rules.collect(), bound_to: key.namespaces.clone() }
     }
@@ -113,7 +134,7 @@ impl Access {
     /// The only namespace that the key may use, if it is bound to one.
     pub fn only(&self) -> Option<&str> {
         match &self.bound_to[..] {
-            [only] => Some(only),
+            [only] if !only.ends_with(BELOW) => Some(only),
             _ => None,
         }
     }
@@ -125,10 +146,10 @@ impl Access {
 
     /// Whether a namespace is allowed.
     pub fn allows(&self, namespace: &str) -> bool {
-        if !self.bound_to.is_empty() && !self.bound_to.iter().any(|name| name == namespace) {
+        if !self.bound_to.is_empty() && !self.bound_to.iter().any(|name| covers(name, namespace)) {
             return false;
         }
-        let rule = self.rules.iter().find(|(pattern, _)| pattern == ANY || pattern == namespace);
+        let rule = self.rules.iter().find(|(pattern, _)| covers(pattern, namespace));
         rule.is_none_or(|(_, policy)| *policy == Policy::Allow)
     }
 }
@@ -175,6 +196,27 @@ mod tests {
         assert!(helper.allows("anything") && !helper.allows("secret") && !helper.allows("shared"));
         let other = rules.access_of(KeyId([1; 8]), &key("other", Role::Reader));
         assert!(!other.allows("anything") && other.allows("shared") && !other.is_unrestricted());
+    }
+
+    #[test]
+    fn namespaces_are_paths() {
+        use Policy::{Allow, Deny};
+        let rules = rules(&[
+            ("*", "*", Deny),
+            ("*", "team/*", Allow),
+            ("*", "team/secret/*", Deny),
+            ("*", "team/secret/open", Allow),
+        ]);
+        let access = rules.access_of(KEY, &key("helper", Role::Agent));
+        for open in ["team", "team/a", "team/a/b", "team/secret/open"] {
+            assert!(access.allows(open), "{open}");
+        }
+        for closed in ["teams", "other", "team/secret", "team/secret/a", "team/secret/open/b"] {
+            assert!(!access.allows(closed), "{closed}");
+        }
+        let bound = ApiKey { namespaces: vec!["team/*".into()], ..key("helper", Role::Agent) };
+        let access = Rules::default().access_of(KEY, &bound);
+        assert!(access.allows("team/a") && !access.allows("teams") && access.only().is_none());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::ops::Range;
 use index::attributes::AttributeMask;
 use index::data::IndexData;
 use index::inverted_index::{InvertedIndex, QUERY_WORDS_MAX};
-use model::access::Access;
+use model::access::{Access, is_below};
 use model::details::{DETAILS_BYTES_MAX, Details};
 use model::edge::SUPERSEDED_MAX;
 use model::id::Timestamp;
@@ -52,6 +52,8 @@ pub struct Filter {
     pub memory_type: Option<MemoryType>,
     /// The memory is in this namespace.
     pub namespace: Option<String>,
+    /// The memory is in this namespace or below it.
+    pub namespace_prefix: Option<String>,
     /// The memory is in a namespace that this access allows.
     pub access: Access,
     /// The memory is pinned, or is not.
@@ -87,6 +89,7 @@ impl Filter {
     pub(crate) fn matches(&self, memory: &Memory) -> bool {
         self.memory_type.is_none_or(|required| required == memory.memory_type)
             && self.namespace.as_ref().is_none_or(|required| *required == memory.namespace)
+            && self.namespace_prefix.as_ref().is_none_or(|it| is_below(&memory.namespace, it))
             && self.access.allows(&memory.namespace)
             && self.pinned.is_none_or(|required| required == memory.is_pinned)
             && self.flagged.is_none_or(|required| required == memory.is_flagged)
@@ -120,7 +123,8 @@ impl Filter {
         let with_words = self.words().map(|words| with_all(&data.words, words));
         let facets = [self.origin.named(), self.details.terms()].concat();
         let with_facets = (!facets.is_empty()).then(|| with_all(&data.facets, &facets));
-        let sets = [with_words, with_facets];
+        let below = self.namespace_prefix.as_ref().map(|prefix| data.namespaces.below(prefix));
+        let sets = [with_words, with_facets, below];
         let slots = sets.into_iter().flatten().reduce(|left, right| left & right);
         let denied_namespaces = data.namespaces.denied(&self.access);
         let created = self.created.clone();
