@@ -20,6 +20,7 @@ use model::tick::Tick;
 use model::trigger::{Delivery, DeliveryId, DeliveryStage, Outbox};
 use model::trigger::{Firings, Trigger};
 use model::vector::Vector;
+use model::versions::Versions;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, Record};
@@ -106,6 +107,8 @@ pub enum Change {
     VectorsRemoved(VectorPlace),
     /// The state of a memory whose text stays.
     MemoryStatePut(TenantId, MemoryId, MemoryState),
+    /// The texts that a memory had before.
+    VersionsPut(TenantId, MemoryId, Versions),
 }
 
 /// The content of one log entry: changes, and the state on which they were decided.
@@ -213,14 +216,22 @@ impl Change {
             }
             Self::VectorsRemoved(place) => vec![all_vectors_removed(*place)],
             Self::MemoryStatePut(tenant, id, row) => put(Key::MemoryState(*tenant, *id), row),
+            Self::VersionsPut(tenant, id, row) => put(Key::MemoryVersions(*tenant, *id), row),
         }
     }
 }
 
 /// The keys of the rows of a memory.
-pub(crate) fn memory_keys(tenant: TenantId, id: MemoryId) -> [Key; 5] {
-    [Key::Memory, Key::MemoryState, Key::Anchor, Key::Vector, Key::SecondVector]
-        .map(|key| key(tenant, id))
+pub(crate) fn memory_keys(tenant: TenantId, id: MemoryId) -> [Key; 6] {
+    [
+        Key::Memory,
+        Key::MemoryState,
+        Key::MemoryVersions,
+        Key::Anchor,
+        Key::Vector,
+        Key::SecondVector,
+    ]
+    .map(|key| key(tenant, id))
 }
 
 fn all_vectors_removed(place: VectorPlace) -> RowWrite {

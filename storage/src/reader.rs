@@ -22,6 +22,7 @@ use model::thermo::Thermo;
 use model::trigger::Firings;
 use model::trigger::Outbox;
 use model::vector::Vector;
+use model::versions::Versions;
 use parking_lot::RwLock;
 
 use crate::change::{Change, all_of};
@@ -245,6 +246,15 @@ impl Reader {
         let engine = self.engine();
         let (now, thermo) = (engine.clock(), engine.thermo(tenant));
         engine.state.snapshot().memory_record(tenant, id, &thermo, now)
+    }
+
+    /// The texts that a memory had before.
+    ///
+    /// # Errors
+    /// If the state cannot be read.
+    pub fn versions(&self, tenant: TenantId, id: MemoryId) -> Result<Versions> {
+        let row: Option<Versions> = self.record(&Key::MemoryVersions(tenant, id))?;
+        Ok(row.unwrap_or_default())
     }
 
     /// A tenant's triggers in the order of evaluation, with their firing counts.

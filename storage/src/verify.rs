@@ -173,7 +173,14 @@ const STRIDE_ROWS: u64 = 20_000;
 
 /// Kinds of rows with the same ids. The first must be there, if another one is.
 const FAMILIES: [&[Kind]; 3] = [
-    &[Kind::Memory, Kind::Anchor, Kind::Vector, Kind::SecondVector, Kind::MemoryState],
+    &[
+        Kind::Memory,
+        Kind::Anchor,
+        Kind::Vector,
+        Kind::SecondVector,
+        Kind::MemoryState,
+        Kind::MemoryVersions,
+    ],
     &[Kind::ApiKey, Kind::KeyUses, Kind::KeyUsed],
     &[Kind::Trigger, Kind::Firings],
 ];
@@ -247,6 +254,7 @@ impl FaultSearch<'_> {
                     | Kind::Vector
                     | Kind::SecondVector
                     | Kind::MemoryState
+                    | Kind::MemoryVersions
                     | Kind::Edge
                     | Kind::Trigger
                     | Kind::Firings,

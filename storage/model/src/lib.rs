@@ -56,3 +56,4 @@ pub mod tick;
 pub mod trigger;
 pub mod trigger_match;
 pub mod vector;
+pub mod versions;

@@ -5,6 +5,7 @@ use model::heat::Anchor;
 use model::journal::{EventKind, MemoryField};
 use model::memory::{Memory, MemoryRecord};
 
+use crate::change::Change;
 use crate::decide::context::Context;
 use crate::decide::edge;
 use crate::error::Result;
@@ -32,6 +33,13 @@ pub(super) fn commit_update(
         context.anchor(present, Anchor { heat, ..present.anchor })?;
     }
     context.append(id, &memory, EventKind::Updated(update.fields));
+    if memory.label != present.memory.label {
+        let author = context.actor.map(|key| context.editor(key)).transpose()?.flatten();
+        let mut versions = context.versions(id)?;
+        let before = &present.memory;
+        versions.replace(&before.label, before.created_at, author, context.now());
+        context.push(Change::VersionsPut(context.tenant, id, versions));
+    }
     let leaves_namespace = memory.namespace != present.memory.namespace;
     context.put_memory(id, memory)?;
     if leaves_namespace {

@@ -12,6 +12,7 @@ use model::memory::{Editor, Memory, MemoryRecord, MemoryType};
 use model::tenant::{Limit, Role, TenantState};
 use model::thermo::Thermo;
 use model::tick::Tick;
+use model::versions::Versions;
 use model::trigger::{Trigger, TriggerEvent};
 
 use crate::change::Change;
@@ -224,6 +225,12 @@ impl Context<'_> {
     /// The tag of what the row of the tenant holds: its settings, its rules of retention, its own values.
     pub(super) fn tenant_tag(&self) -> Result<Option<Etag>> {
         Ok(self.draft.tenant(self.tenant)?.as_ref().map(Etag::of))
+    }
+
+    /// The texts that a memory had before.
+    pub(super) fn versions(&self, id: MemoryId) -> Result<Versions> {
+        let row: Option<Versions> = self.draft.record(&Key::MemoryVersions(self.tenant, id))?;
+        Ok(row.unwrap_or_default())
     }
 
     /// Moves a memory to the cold tier, where it keeps its heat.

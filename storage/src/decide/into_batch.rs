@@ -45,7 +45,9 @@ fn assert_promises(draft: &Draft, changes: &[Change]) -> Result<()> {
             let anchor: Anchor = draft.record(&Key::Anchor(tenant, id))?.expect("it is put");
             assert!((0.0..=1.0).contains(&anchor.heat), "{id} has the heat {}", anchor.heat);
             assert!(anchor.at <= draft.now, "{id} has a heat of the future");
-        } else if (is(Kind::MemoryState) || is(Kind::Vector)) && row.is_some() {
+        } else if (is(Kind::MemoryState) || is(Kind::MemoryVersions) || is(Kind::Vector))
+            && row.is_some()
+        {
             let (tenant, id) = memory_of(key)?;
             assert!(has(draft, &Key::Memory(tenant, id))?, "a part has its memory: {id}");
         }

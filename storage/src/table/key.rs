@@ -98,6 +98,8 @@ keys! {
     0x24 SecondVector(tenant: TenantId, id: MemoryId),
     /// The state of a memory, once it changed while the text stayed. That in the text row is then old.
     0x25 MemoryState(tenant: TenantId, id: MemoryId),
+    /// The texts that a memory had before.
+    0x26 MemoryVersions(tenant: TenantId, id: MemoryId),
     /// Receipt of an idempotent request of an API key.
     0x30 Receipt(tenant: TenantId, owner: KeyId, hash: ReceiptKey),
     /// Index of the receipts of an API key by age. No value.
@@ -342,6 +344,7 @@ mod tests {
             (Key::Vector(tenant, id), format!("22{t}{aa}")),
             (Key::SecondVector(tenant, id), format!("24{t}{aa}")),
             (Key::MemoryState(tenant, id), format!("25{t}{aa}")),
+            (Key::MemoryVersions(tenant, id), format!("26{t}{aa}")),
             (
                 Key::Edge(tenant, id, MemoryId([0xbb; 16]), [8; 8]),
                 format!("23{t}{aa}{bb}0808080808080808"),

@@ -214,6 +214,9 @@ pub fn change_text(change: &Change) -> String {
             format!("heat of {} is {} as of {}", name(*id), anchor.heat, time(anchor.at))
         }
         Change::VectorPut(_, id, _) => format!("vector of {}", name(*id)),
+        Change::VersionsPut(_, id, versions) => {
+            format!("{} past texts of {}", versions.past.len(), name(*id))
+        }
         Change::MemoryRemoved(_, id) => format!("memory {} is removed", name(*id)),
         Change::ReceiptPut(_, _, key, receipt) => receipt_text(key[0], receipt),
         Change::ReceiptsRemoved(_, _, retention, removed) => {
