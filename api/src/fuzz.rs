@@ -14,8 +14,9 @@ use storage::model::trigger::DeliveryId;
 use storage::model::trigger::{STRENGTH_DEFAULT, TriggerAction};
 use storage::{BULK_MAX, CREATE_MAX};
 
+use crate::requests::lists::ListQuery;
 use crate::requests::memories::{
-    BulkChanges, BulkDeletion, ListQuery, MemoryChanges, NewMemories, NewMemory, Relation,
+    BulkChanges, BulkDeletion, MemoryChanges, NewMemories, NewMemory, Relation,
 };
 use crate::requests::triggers::{HistoryQuery, NewTrigger, TriggerChanges};
 use crate::requests::values::{EventId, MemoryCursor, PageCursor};

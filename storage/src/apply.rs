@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
+use index::data::IndexChange;
 use index::data::TenantIndex;
-use index::data::{IndexChange, Terms};
 use index::saved::SavedGraphs;
+use index::terms::Terms;
 use model::cluster::Position;
 use model::cluster::VectorPlace;
 use model::id::{MemoryId, TenantId};

@@ -169,6 +169,8 @@ pub fn commands() -> Vec<Command> {
         origin: Origin::default(),
         folds: Vec::new(),
         details: None,
+        times: Default::default(),
+        external_id: None,
     };
     let failed = AttemptOutcome::Failed { reason: "timeout".into(), retry_in_micros: Some(1) };
     let attempt = Attempt { id: delivery_id(), number: 1, outcome: failed };

@@ -8,6 +8,7 @@ use model::heat::Anchor;
 use model::id::{MemoryId, Timestamp};
 use model::memory::Origin;
 use model::memory::{DecayClass, Memory, MemoryType};
+use model::times::Times;
 use model::vector::Vector;
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +55,10 @@ pub struct NewMemory {
     pub folds: Vec<MemoryId>,
     /// Tags and metadata.
     pub details: Option<Box<Details>>,
+    /// Its times.
+    pub times: Times,
+    /// The id that its client has given it.
+    pub external_id: Option<String>,
 }
 
 impl NewMemory {
@@ -79,6 +84,8 @@ impl NewMemory {
             locked_by: None,
             folded_from: self.folds.clone(),
             details: self.details.clone(),
+            times: self.times.kept_from(now).some(),
+            external_id: self.external_id.clone(),
         }
     }
 }

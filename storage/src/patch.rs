@@ -4,6 +4,7 @@ use model::details::DetailsPatch;
 use model::edge::Suggestion;
 use model::memory::{DecayClass, MemoryType};
 use model::tenant::{OwnLimits, TenantState};
+use model::times::TimesPatch;
 use model::trigger::TriggerAction;
 use model::vector::Vector;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,8 @@ pub struct MemoryPatch {
     pub current_heat: Option<f32>,
     /// Tags and metadata.
     pub details: DetailsPatch,
+    /// Its times.
+    pub times: TimesPatch,
 }
 
 /// Changes to a trigger; `None` leaves a field as it is.

@@ -8,8 +8,9 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle, available_parallelism};
 
+use index::data::IndexChange;
 use index::data::TenantIndex;
-use index::data::{IndexChange, Terms};
+use index::terms::Terms;
 use model::cluster::VectorPlace;
 use model::heat::Anchor;
 use model::id::{MemoryId, TenantId};

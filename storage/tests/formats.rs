@@ -14,10 +14,8 @@ use storage::model::audit::{
 };
 use storage::model::cluster::{BatchId, Cluster, GroupId, Member, Model, Position};
 use storage::model::cluster::{Models, NextModel, VectorPlace};
-use storage::model::edge::Edge;
-use storage::model::heat::Anchor;
 use storage::model::id::{KeyId, TenantId};
-use storage::model::receipt::{Receipt, Retention, TouchedId, WriteEffect};
+use storage::model::receipt::{Retention, WriteEffect};
 use storage::model::release::Release;
 use storage::model::retention::{RetentionAction, RetentionRule};
 use storage::model::tenant::{Limit, Role, Tenancy, Tenant, TenantState, Tier};
@@ -25,24 +23,24 @@ use storage::model::tick::{Stage, Tick};
 
 use crate::common::*;
 
-const MEMORY: MemoryId = MemoryId([3; 16]);
-const OTHER: MemoryId = MemoryId([4; 16]);
-const KEY: KeyId = KeyId([4; 8]);
-const TRIGGER: TriggerId = TriggerId([0xaa; 16]);
-const DELIVERY: DeliveryId = DeliveryId { trigger: TRIGGER, number: 7 };
+pub const MEMORY: MemoryId = MemoryId([3; 16]);
+pub const OTHER: MemoryId = MemoryId([4; 16]);
+pub const KEY: KeyId = KeyId([4; 8]);
+pub const TRIGGER: TriggerId = TriggerId([0xaa; 16]);
+pub const DELIVERY: DeliveryId = DeliveryId { trigger: TRIGGER, number: 7 };
 
 /// The bytes of a text in which `m`, `o`, `k` and `t` are the ids above. Spaces have no meaning.
-fn with_ids(text: &str) -> String {
+pub fn with_ids(text: &str) -> String {
     let text = text.replace('m', &"03".repeat(16)).replace('o', &"04".repeat(16));
     text.replace('k', &"04".repeat(8)).replace('t', &"aa".repeat(16)).replace(' ', "")
 }
 
-fn float(number: f64) -> String {
+pub fn float(number: f64) -> String {
     hex::encode(number.to_le_bytes())
 }
 
 #[track_caller]
-fn assert_bytes<R: Record + PartialEq + Debug>(record: &R, expected: &str) {
+pub fn assert_bytes<R: Record + PartialEq + Debug>(record: &R, expected: &str) {
     let bytes = encode(record);
     assert_eq!(hex::encode(&bytes), with_ids(expected), "{}", R::NAME);
     assert_eq!(&decode::<R>(&bytes).unwrap(), record);
@@ -50,7 +48,7 @@ fn assert_bytes<R: Record + PartialEq + Debug>(record: &R, expected: &str) {
 
 /// Asserts the bytes of a change, in a batch.
 #[track_caller]
-fn assert_change(change: Change, expected: &str) {
+pub fn assert_change(change: Change, expected: &str) {
     let batch = Batch {
         id: BatchId { term: 2, counter: 3 },
         after: BatchId { term: 1, counter: 9 },
@@ -63,7 +61,7 @@ fn assert_change(change: Change, expected: &str) {
 /// Asserts the bytes of a row, and of the change that puts it: `prefix`, and the row without the
 /// byte of its format.
 #[track_caller]
-fn assert_row<R: Record + PartialEq + Debug>(
+pub fn assert_row<R: Record + PartialEq + Debug>(
     record: R,
     expected: &str,
     put: impl FnOnce(R) -> Change,
@@ -71,88 +69,6 @@ fn assert_row<R: Record + PartialEq + Debug>(
 ) {
     assert_bytes(&record, expected);
     assert_change(put(record), &format!("{prefix}{}", &expected[2..]));
-}
-
-#[test]
-fn memory_bytes_are_fixed() {
-    let memory = Memory {
-        label: "ab".into(),
-        memory_type: MemoryType::Fact,
-        namespace: "n".into(),
-        decay_class: DecayClass::Persistent,
-        is_pinned: true,
-        is_locked: false,
-        is_flagged: true,
-        min_heat: 0.5,
-        key_points: vec!["k".into()],
-        created_at: Timestamp(1),
-        updated_at: Timestamp(300),
-        archived_at: None,
-        superseded_by: None,
-        echo_of: Some(OTHER),
-        origin: Origin {
-            key: Some(KEY),
-            agent: Some("a".into()),
-            client: Some("b".into()),
-            tool: None,
-        },
-        changed_by: Some(Editor { key: KEY, agent: "e".into() }),
-        locked_by: Some(KEY),
-        folded_from: vec![OTHER],
-        details: None,
-    };
-    let details =
-        Details { tags: vec!["t".into()], metadata: vec![("a".into(), "1".into())] }.some();
-    let state = Memory { archived_at: Some(Timestamp(400)), details, ..memory.clone() }.state();
-    let bytes =
-        "0102616204016e020100010000003f01016b02fb58020000 01o01k01016101016200 01k016501k01o00";
-    assert_row(memory, bytes, |row| Change::MemoryPut(TENANT, MEMORY, row), "0301m");
-    let bytes = "01020100010000003ffb580201fb20030001o 01k016501k 01010174 0101610131";
-    assert_row(state, bytes, |row| Change::MemoryStatePut(TENANT, MEMORY, row), "2601m");
-}
-
-#[test]
-fn parts_of_memories_have_fixed_bytes() {
-    let anchor = Anchor {
-        stability: 2.0,
-        last_recall: Some(Timestamp(2)),
-        returned_at: Some(Timestamp(3)),
-        recall_count: 3,
-        tick_heat: 0.25,
-        ..Anchor::fresh(1.0, Timestamp(1_000_000))
-    };
-    let bytes = "010000803ffc80841e000000004001040106030000803e";
-    assert_row(anchor, bytes, |row| Change::AnchorPut(TENANT, MEMORY, row), "0401m");
-    let vector = Vector::quantise(ModelId([7; 8]), &[1.0, 0.0]).unwrap();
-    let bytes = "01070707070707070704003c0000";
-    assert_row(vector, bytes, |row| Change::VectorPut(TENANT, MEMORY, row), "0501m");
-    let edge = Edge {
-        source: MEMORY,
-        target: OTHER,
-        relation: "r".into(),
-        weight: 0.5,
-        created_at: Timestamp(6),
-    };
-    assert_row(edge, "01mo01720000003f0c", |row| Change::EdgePut(TENANT, row), "1001");
-    let event = Event {
-        at: Timestamp(5),
-        actor: Some(KEY),
-        subject: Some(MEMORY),
-        namespace: "n".into(),
-        kind: EventKind::Updated(vec![MemoryField::Label]),
-    };
-    let bytes = "010a01k01m016e010100";
-    assert_row(event.clone(), bytes, |row| Change::EventAppended(TENANT, row), "0901");
-    let replace = |row| Change::EventReplaced(TENANT, Cursor::new(22, 1), row);
-    assert_row(event, bytes, replace, "1a01001601");
-    let (at, retention) = (Timestamp(6), Retention::Day);
-    let effect = WriteEffect::Memories(vec![TouchedId { id: MEMORY, is_duplicate: false }]);
-    let receipt = Receipt { at, retention, body_hash: [8; 32], effect };
-    let (bytes, prefix) = (format!("010c01{}0001m00", "08".repeat(32)), "05".repeat(32));
-    let put = |row| Change::ReceiptPut(TENANT, KEY, [5; 32], row);
-    assert_row(receipt.clone(), &bytes, put, &format!("0701k{prefix}"));
-    let replace = |row| Change::ReceiptReplaced(TENANT, KEY, [5; 32], row);
-    assert_row(receipt, &bytes, replace, &format!("1b01k{prefix}"));
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod graph;
 mod hot;
 mod hygiene;
 mod journal;
+mod memory_formats;
 mod memory_state;
 mod model;
 mod models;

@@ -7,6 +7,8 @@ use storage::Filter;
 use storage::model::details::Details;
 use utoipa::ToSchema;
 
+use crate::error::ApiResult;
+use crate::requests::conditions::{FilterJson, condition};
 use crate::requests::details::{Metadata, RequiredMetadata, Tags};
 use crate::requests::fields::*;
 use crate::requests::memories::any_namespace;
@@ -36,6 +38,14 @@ pub(super) struct Remember {
     pub(super) metadata: Option<Metadata>,
     /// Id of a memory that this one replaces, because it no longer holds.
     pub(super) supersedes: Option<MemoryIdText>,
+    /// When it happened, if that is not now: a time or a day such as 2026-03-05.
+    pub(super) occurred_at: Option<TimeText>,
+    /// From when on it holds, if not since it happened.
+    pub(super) valid_from: Option<TimeText>,
+    /// Until when it holds, if that is known.
+    pub(super) valid_until: Option<TimeText>,
+    /// Seconds after which it is deleted, for what matters only for a while.
+    pub(super) ttl_seconds: Option<TtlSeconds>,
 }
 
 /// Defines the arguments of a tool that returns some memories: those of its own, and filters. serde's `flatten`
@@ -55,6 +65,11 @@ macro_rules! filtered {
             tags: Option<Tags>,
             /// Entries that its metadata must have, all of them.
             metadata: Option<RequiredMetadata>,
+            /// Conditions such as `{"or": [{"tags": "billing"}, {"metadata.priority": {"gte": 3}}]}`, on tags,
+            /// metadata.NAME, memory_type, namespace, is_pinned, heat (0 to 1), occurred_at, created_at, updated_at.
+            filter: Option<FilterJson>,
+            /// Only memories that hold at this time.
+            as_of: Option<TimeText>,
             /// Only memories of this day or time, or later.
             time_from: Option<TimeText>,
             /// Only memories of this day or time, or earlier.
@@ -63,17 +78,22 @@ macro_rules! filtered {
 
         impl $name {
             /// Takes the filters: their parts for `Filter`, and the namespace.
-            pub(super) fn take_filters(&mut self, zone: &TimeZone) -> (Filter, Option<Namespace>) {
+            pub(super) fn take_filters(
+                &mut self,
+                zone: &TimeZone,
+            ) -> ApiResult<(Filter, Option<Namespace>)> {
                 let [from, to] = [&self.time_from, &self.time_to].map(|it| it.as_ref().map(|it| it.0));
                 let tags = self.tags.take().unwrap_or_default().0;
                 let metadata = self.metadata.take().unwrap_or_default().0;
                 let filter = Filter {
                     memory_type: self.memory_type.map(|it| it.0),
-                    created: TimeSpan::between(from, to, zone),
+                    happened: TimeSpan::between(from, to, zone),
+                    valid_at: self.as_of.and_then(|at| at.0.instant_in(zone)),
+                    condition: condition(self.filter.as_ref(), zone)?,
                     details: Details { tags, metadata },
                     ..Filter::default()
                 };
-                (filter, self.namespace.take())
+                Ok((filter, self.namespace.take()))
             }
         }
     };

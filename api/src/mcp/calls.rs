@@ -49,6 +49,10 @@ pub(super) async fn remember(call: Call, new: Remember) -> ApiResult<Changed> {
         tags: new.tags,
         metadata: new.metadata,
         supersedes: new.supersedes,
+        occurred_at: new.occurred_at,
+        valid_from: new.valid_from,
+        valid_until: new.valid_until,
+        ttl_seconds: new.ttl_seconds,
         ..NewMemory::default()
     };
     let origin = call.origin.of_tool(&call.session.caller, "sulcus_remember");
@@ -73,7 +77,7 @@ fn first_changed(done: WriteResult<TouchedMemories>) -> ApiResult<Changed> {
 }
 
 pub(super) async fn search(call: Call, mut search: SearchFor) -> ApiResult<Memories> {
-    let (filter, namespace) = search.take_filters(&call.zone);
+    let (filter, namespace) = search.take_filters(&call.zone)?;
     let archived = search.include_archived.unwrap_or(false);
     let tier = if archived { TierFilter::All } else { TierFilter::Hot };
     let request = SearchRequest {
@@ -93,7 +97,7 @@ pub(super) async fn search(call: Call, mut search: SearchFor) -> ApiResult<Memor
 
 pub(super) async fn list(call: Call, mut list: ListPage) -> ApiResult<Memories> {
     let (page, limit, offset) = list.paging();
-    let (filter, namespace) = list.take_filters(&call.zone);
+    let (filter, namespace) = list.take_filters(&call.zone)?;
     let filter = Filter { pinned: list.pinned, tier: TierFilter::All, ..filter };
     let filter = call.readable(filter, namespace)?;
     let request = ListRequest { filter, offset, limit, ..ListRequest::default() };
@@ -294,7 +298,7 @@ impl Call {
     /// Those of them that pass a filter too.
     fn readable(&self, filter: Filter, namespace: Option<Namespace>) -> ApiResult<Filter> {
         let Filter { access, namespace, .. } = self.filter(namespace)?;
-        Ok(Filter { access, namespace, ..filter })
+        Ok(Filter { access, namespace, now: self.session.now(), ..filter })
     }
 
     /// Where memories are stored that name no namespace.

@@ -13,7 +13,7 @@ use crate::requests::context::LoadedContext;
 use crate::requests::fields::*;
 use crate::requests::triggers::{NotificationView, TriggerView};
 use crate::requests::values::{Id, OneOf};
-use crate::responses::memory::metadata;
+use crate::responses::memory::{metadata, valid_until};
 use crate::responses::{Time, TypeCount};
 
 /// The address of a memory as a resource, before its id.
@@ -58,6 +58,14 @@ pub(super) struct MemoryView {
     superseded_by: Option<MemoryIdText>,
     created_at: Time,
     updated_at: Time,
+    /// When it happened, if that is another time than `created_at`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    occurred_at: Option<Time>,
+    /// Until when it holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    valid_until: Option<Time>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     tags: Vec<String>,
@@ -90,6 +98,8 @@ impl MemoryView {
             superseded_by: memory.superseded_by.map(Id),
             created_at: Time(memory.created_at),
             updated_at: Time(memory.updated_at),
+            occurred_at: memory.times.as_ref().and_then(|times| times.occurred_at).map(Time),
+            valid_until: valid_until(memory).map(Time),
             tags: memory.details.as_ref().map(|it| it.tags.clone()).unwrap_or_default(),
             metadata: BTreeMap::new(),
             score,

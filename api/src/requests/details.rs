@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use storage::model::details::{
-    Details, DetailsPatch, MEMORY_TAG_BYTES_MAX, METADATA_BYTES_MAX, METADATA_ENTRIES_MAX,
+    Details, MEMORY_TAG_BYTES_MAX, METADATA_BYTES_MAX, METADATA_ENTRIES_MAX,
     METADATA_TERM_BYTES_MAX, MetadataEntry, TAGS_MAX, is_found,
 };
 use storage::text::folding::nfc;
@@ -251,9 +251,4 @@ value!([] MetadataList,
 pub(crate) fn details(tags: Option<Tags>, metadata: Option<Metadata>) -> Option<Box<Details>> {
     let (tags, metadata) = (tags.unwrap_or_default().0, metadata.unwrap_or_default().0);
     Details { tags, metadata }.some()
-}
-
-/// The change of the details of a memory.
-pub(crate) fn patch(tags: Option<Tags>, metadata: Option<Metadata>) -> DetailsPatch {
-    DetailsPatch { tags: tags.map(|it| it.0), metadata: metadata.map(|it| it.0) }
 }

@@ -7,15 +7,16 @@ use storage::model::audit::{AuditAction, AuditChain};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::edge::RELATION_BYTES_MAX;
 use storage::model::id::{KeyId, MemoryId, TriggerId};
-use storage::model::memory::ORIGIN_BYTES_MAX;
 use storage::model::memory::{
     DecayClass, KEY_POINT_BYTES_MAX, KEY_POINTS_MAX, LABEL_BYTES_MAX, MemoryType,
     NAMESPACE_BYTES_MAX, Signal, Tier,
 };
 use storage::model::memory::{Defect, FoldReason};
+use storage::model::memory::{EXTERNAL_ID_BYTES_MAX, ORIGIN_BYTES_MAX};
 use storage::model::retention::{RETENTION_DAYS_MAX, RetentionAction};
 use storage::model::score::Evidence;
 use storage::model::tenant::{HOST_BYTES_MAX, Role};
+use storage::model::times::TTL_SECONDS_MAX;
 use storage::model::trigger::DeliveryId;
 use storage::model::trigger::{
     DESCRIPTION_BYTES_MAX, PATTERN_BYTES_MAX, TAG_BYTES_MAX, TEMPLATE_BYTES_MAX,
@@ -88,6 +89,8 @@ pub(crate) type Offset = Clamped<0, { u64::MAX }>;
 pub(crate) type WholeNumber = Whole<0, { u64::MAX }>;
 pub(crate) type Query = Text<QUERY_BYTES_MAX, true>;
 pub(crate) type TimeText = Id<TimeSpan>;
+pub(crate) type TtlSeconds = Whole<1, TTL_SECONDS_MAX>;
+pub(crate) type ExternalId = NonBlank<EXTERNAL_ID_BYTES_MAX>;
 pub(crate) type ZoneName = Id<Zone>;
 pub(crate) type ListWords = Text<LIST_WORDS_BYTES_MAX>;
 pub(crate) type TierWord = OneOf<TierFilter>;

@@ -12,6 +12,7 @@ use storage::model::heat::{Anchor, STABILITY_MAX};
 use storage::model::id::{Timestamp, TriggerId};
 use storage::model::memory::Origin;
 use storage::model::memory::{DecayClass, Memory, MemoryType};
+use storage::model::times::Times;
 use storage::model::trigger::{Firings, Trigger, TriggerAction, TriggerActionKind};
 use storage::model::vector::{ModelId, Vector};
 use utoipa::{IntoParams, ToSchema};
@@ -87,6 +88,14 @@ pub(crate) struct ImportedMemoryLine {
     echo_of: Option<MemoryIdText>,
     #[schema(value_type = Option<Vec<uuid::Uuid>>, max_items = 16)]
     folded_from: Option<Items<MemoryIdText, 0, SUPERSEDED_MAX>>,
+    occurred_at: Option<TimeText>,
+    valid_from: Option<TimeText>,
+    valid_until: Option<TimeText>,
+    superseded_at: Option<TimeText>,
+    expires_at: Option<TimeText>,
+    ttl_seconds: Option<TtlSeconds>,
+    refresh_on_read: Option<bool>,
+    external_id: Option<ExternalId>,
     origin: Option<OriginLine>,
     vector: Option<VectorLine>,
 }
@@ -280,6 +289,17 @@ impl ImportedMemoryLine {
                 .folded_from
                 .map_or(Vec::new(), |ids| ids.0.into_iter().map(|id| id.0).collect()),
             details: details(self.tags, self.metadata),
+            times: Times {
+                occurred_at: instant(self.occurred_at),
+                valid_from: instant(self.valid_from),
+                valid_until: instant(self.valid_until),
+                superseded_at: instant(self.superseded_at),
+                expires_at: instant(self.expires_at),
+                ttl_seconds: self.ttl_seconds.map(|seconds| seconds.0),
+                refresh_on_read: self.refresh_on_read.unwrap_or(false),
+            }
+            .some(),
+            external_id: self.external_id.map(|id| id.0),
         };
         let stability = self.stability.unwrap_or(1.0);
         if !(1.0..=f64::from(STABILITY_MAX)).contains(&stability) {

@@ -3,12 +3,12 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use storage::command::BulkFilter;
-use storage::model::details::Details;
+use storage::model::details::DetailsPatch;
 use storage::model::id::MemoryId;
 use storage::model::memory::Origin;
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_BYTES_MAX};
 use storage::model::vector::Vector;
-use storage::{CREATE_MAX, MemoryPatch, Order, Sort, TierFilter};
+use storage::{CREATE_MAX, MemoryPatch};
 use utoipa::openapi::schema::{Object, Type};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -16,15 +16,14 @@ use uuid::Uuid;
 use storage::command::EdgeRef;
 
 use crate::error::{ApiError, ApiResult};
-use crate::limits::PAGE_DEFAULT;
 use crate::requests::JsonBody;
-use crate::requests::details::{self, Metadata, MetadataList, TagList, Tags, details};
+use crate::requests::details::{Metadata, Tags, details};
 use crate::requests::fields::*;
-use crate::requests::numbers::{Clamped, Heat};
+use crate::requests::numbers::Heat;
+use crate::requests::times::GivenTimes;
 use crate::requests::values::{
     Id, Items, JsonObject, SOME_TEXT, TextForm, first_non_blank, non_empty, object,
 };
-use crate::words::Word;
 
 /// A new memory.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -66,6 +65,25 @@ pub(crate) struct NewMemory {
     /// What happens if the namespace has a memory of this type with the same text; the tenant's
     /// setting by default.
     pub(crate) on_duplicate: Option<OnDuplicateWord>,
+    /// When it happened, if that is not now: any time, or a day. Searches for a time find it by this.
+    pub(crate) occurred_at: Option<TimeText>,
+    /// From when on it holds; by default since it happened.
+    pub(crate) valid_from: Option<TimeText>,
+    /// Until when it holds, a day included; by default without end, or until another one replaces it.
+    pub(crate) valid_until: Option<TimeText>,
+    /// When it is deleted: by the next tick after that.
+    pub(crate) expires_at: Option<TimeText>,
+    /// Seconds after which it is deleted; before `expires_at`.
+    pub(crate) ttl_seconds: Option<TtlSeconds>,
+    /// Alias of `ttl_seconds`, which comes first.
+    #[schema(ignore)]
+    pub(crate) ttl: Option<TtlSeconds>,
+    /// Whether each recall begins `ttl_seconds` anew.
+    #[schema(default = false)]
+    pub(crate) refresh_on_read: Option<bool>,
+    /// An id of the client's own, unique in the namespace. A memory that has it is replaced: its text, type, key
+    /// points, tags, metadata and times. Its heat stays.
+    pub(crate) external_id: Option<ExternalId>,
 }
 
 /// An id. An empty text is none.
@@ -77,6 +95,11 @@ fn id_or_empty<'de, D: Deserializer<'de>>(
     Ok(id.transpose()?.map(Id))
 }
 
+/// The id of the memory to which a client has given an id.
+pub(crate) fn external_id_of(namespace: &str, external_id: &str) -> MemoryId {
+    MemoryId::of_parts([namespace, "external", external_id])
+}
+
 impl NewMemory {
     /// The memory to create, without its vector; in the namespace `home` if it names none.
     pub(crate) fn into_memory(self, home: &str, origin: Origin) -> ApiResult<storage::NewMemory> {
@@ -86,8 +109,13 @@ impl NewMemory {
             None => concrete(home.to_owned())?,
         };
         let heat = self.initial_heat.or(self.heat);
+        let external_id = self.external_id.map(|id| id.0);
+        let id = match &external_id {
+            Some(external_id) => external_id_of(&namespace, external_id),
+            None => MemoryId(Uuid::now_v7().into_bytes()),
+        };
         Ok(storage::NewMemory {
-            id: MemoryId(Uuid::now_v7().into_bytes()),
+            id,
             label: label.ok_or_else(|| ApiError::invalid("label", "is required"))?,
             memory_type: self.memory_type.map_or(MemoryType::Episodic, |it| it.0),
             namespace,
@@ -103,6 +131,16 @@ impl NewMemory {
             origin,
             folds: Vec::new(),
             details: details(self.tags, self.metadata),
+            times: GivenTimes {
+                occurred_at: self.occurred_at.map(|it| it.0),
+                valid_from: self.valid_from.map(|it| it.0),
+                valid_until: self.valid_until.map(|it| it.0),
+                expires_at: self.expires_at.map(|it| it.0),
+                ttl_seconds: self.ttl_seconds.or(self.ttl).map(|it| it.0),
+                refresh_on_read: self.refresh_on_read,
+            }
+            .new_times(),
+            external_id,
         })
     }
 }
@@ -132,6 +170,10 @@ pub(crate) struct MemoryChanges {
     pub(crate) min_heat: Option<Heat>,
     /// All tags from now on.
     pub(crate) tags: Option<Tags>,
+    /// Tags that it gets beside those.
+    pub(crate) add_tags: Option<Tags>,
+    /// Tags that it loses.
+    pub(crate) remove_tags: Option<Tags>,
     /// All metadata from now on.
     pub(crate) metadata: Option<Metadata>,
     /// Sets the heat as of now.
@@ -139,6 +181,21 @@ pub(crate) struct MemoryChanges {
     /// Alias of `current_heat`, which comes first.
     #[schema(ignore)]
     pub(crate) heat: Option<Heat>,
+    /// When it happened, any time, or a day. An empty text removes it, as for all times.
+    pub(crate) occurred_at: Option<TimeText>,
+    /// From when on it holds; by default since it happened.
+    pub(crate) valid_from: Option<TimeText>,
+    /// Until when it holds, a day included; by default without end, or until another one replaces it.
+    pub(crate) valid_until: Option<TimeText>,
+    /// When it is deleted: by the next tick after that.
+    pub(crate) expires_at: Option<TimeText>,
+    /// Seconds from now on after which it is deleted; before `expires_at`.
+    pub(crate) ttl_seconds: Option<TtlSeconds>,
+    /// Alias of `ttl_seconds`, which comes first.
+    #[schema(ignore)]
+    pub(crate) ttl: Option<TtlSeconds>,
+    /// Whether each recall begins `ttl_seconds` anew.
+    pub(crate) refresh_on_read: Option<bool>,
 }
 
 impl MemoryChanges {
@@ -155,7 +212,21 @@ impl MemoryChanges {
             is_flagged: self.flagged_for_review,
             min_heat: self.min_heat.map(|heat| heat.0 as f32),
             current_heat: self.current_heat.or(self.heat).map(|heat| heat.0 as f32),
-            details: details::patch(self.tags, self.metadata),
+            details: DetailsPatch {
+                tags: self.tags.map(|it| it.0),
+                add_tags: self.add_tags.unwrap_or_default().0,
+                remove_tags: self.remove_tags.unwrap_or_default().0,
+                metadata: self.metadata.map(|it| it.0),
+            },
+            times: GivenTimes {
+                occurred_at: self.occurred_at.map(|it| it.0),
+                valid_from: self.valid_from.map(|it| it.0),
+                valid_until: self.valid_until.map(|it| it.0),
+                expires_at: self.expires_at.map(|it| it.0),
+                ttl_seconds: self.ttl_seconds.or(self.ttl).map(|it| it.0),
+                refresh_on_read: self.refresh_on_read,
+            }
+            .patch(),
             similar: Vec::new(),
         })
     }
@@ -268,129 +339,6 @@ pub(crate) struct Feedback {
     pub(crate) node_id: MemoryIdText,
     #[serde(alias = "feedback_type")]
     pub(crate) signal: SignalWord,
-}
-
-/// What of a memory is returned.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct MemoryQuery {
-    /// Adds the anchor: the heat from which it cools, and since when.
-    pub(crate) anchor: Option<bool>,
-}
-
-/// Page, filters and order of a list.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct ListQuery {
-    #[param(default = 1)]
-    page: Option<Positive>,
-    /// Clamped to 1 to 100.
-    #[param(inline, default = json!(PAGE_DEFAULT))]
-    page_size: Option<Limit>,
-    /// Alias of `page_size`, which comes first.
-    #[param(inline, ignore)]
-    limit: Option<Limit>,
-    /// Memories to skip; `page` comes first.
-    #[param(ignore)]
-    offset: Option<Offset>,
-    /// The `next_cursor` of the page before, in place of `page`. Deletions do not move it. Memories that change
-    /// meanwhile may be missed or repeated in the orders of heat and `updated_at`, but not in that of `created_at`.
-    #[param(inline)]
-    pub(crate) cursor: Option<MemoryCursorText>,
-    pub(crate) memory_type: Option<MemoryTypeWord>,
-    /// `*` is all.
-    pub(crate) namespace: Option<Namespace>,
-    pub(crate) pinned: Option<bool>,
-    pub(crate) flagged: Option<bool>,
-    /// Only memories that are at least so hot.
-    pub(crate) min_heat: Option<Heat>,
-    /// Only memories created at this time or later. A day is one of the time zone in `X-Timezone`.
-    pub(crate) time_from: Option<TimeText>,
-    /// Only memories created at this time or earlier, or on this day.
-    pub(crate) time_to: Option<TimeText>,
-    /// Default `all`.
-    #[param(default = "all")]
-    tier: Option<TierWord>,
-    /// Name of the key that created the memory.
-    agent: Option<AgentName>,
-    key_id: Option<KeyIdText>,
-    /// Program that created it, with or without its version.
-    client: Option<OriginName>,
-    tool: Option<OriginName>,
-    /// Tags that a memory must have, with commas between them.
-    #[param(inline)]
-    tags: Option<TagList>,
-    /// A tag that a memory must have, with its commas. May be repeated.
-    #[param(inline)]
-    tag: Option<Tags>,
-    /// Entries that the metadata must have: `name=value`, with commas between them.
-    #[param(inline)]
-    metadata: Option<MetadataList>,
-    /// Words that must all occur.
-    #[param(inline)]
-    search: Option<ListWords>,
-    /// `heat`, `updated_at`, `created_at` or `memory_type`; anything else is heat.
-    #[param(inline)]
-    sort: Option<AnyWord>,
-    /// Alias of `sort`, which comes first.
-    #[param(inline, ignore)]
-    sort_by: Option<AnyWord>,
-    /// `asc` or `desc`; anything else is `desc`.
-    #[param(inline)]
-    order: Option<AnyWord>,
-    /// Alias of `order`, which comes first.
-    #[param(inline, ignore)]
-    sort_order: Option<AnyWord>,
-}
-
-impl ListQuery {
-    /// Page number from 1, page size, and memories before the page.
-    pub(crate) fn paging(&self) -> (usize, usize, usize) {
-        let size = self.page_size.or(self.limit).map_or(PAGE_DEFAULT, Clamped::get);
-        match (self.page, self.offset) {
-            (None, Some(offset)) => {
-                let page = (offset.get() / size).saturating_add(1);
-                (page, size, offset.get())
-            }
-            (page, _) => {
-                let page = page.map_or(1, Clamped::get);
-                (page, size, (page - 1).saturating_mul(size))
-            }
-        }
-    }
-
-    pub(crate) fn tier(&self) -> TierFilter {
-        self.tier.map_or(TierFilter::All, |tier| tier.0)
-    }
-
-    pub(crate) fn origin(&self) -> Origin {
-        origin(self.key_id, &self.agent, &self.client, &self.tool)
-    }
-
-    /// The tags and the metadata that memories must have.
-    pub(crate) fn details(&self) -> Details {
-        let listed = self.tags.as_ref().map(|it| &it.0).into_iter().flatten();
-        let tags = listed.chain(self.tag.as_ref().map(|it| &it.0).into_iter().flatten());
-        let tags = tags.cloned().collect();
-        let metadata = self.metadata.as_ref().map(|it| it.0.clone()).unwrap_or_default();
-        Details { tags, metadata }
-    }
-
-    pub(crate) fn words(&self) -> Option<&str> {
-        self.search.as_ref().map(|text| text.0.as_str()).filter(|text| !text.trim().is_empty())
-    }
-
-    /// By heat if the name is unknown, since every client's default must work.
-    pub(crate) fn sort(&self) -> Sort {
-        let name = self.sort.as_ref().or(self.sort_by.as_ref());
-        name.and_then(|name| Sort::parse(&name.0)).unwrap_or_default()
-    }
-
-    /// Descending if the name is unknown.
-    pub(crate) fn order(&self) -> Order {
-        let name = self.order.as_ref().or(self.sort_order.as_ref());
-        name.and_then(|name| Order::parse(&name.0)).unwrap_or_default()
-    }
 }
 
 /// The parts of an origin that a filter names.

@@ -6,11 +6,13 @@
 //! ignored, `null` is an absent field, an absent body is an empty object, an empty query
 //! parameter is an absent one. Aliases are fields of their own.
 
+pub(crate) mod conditions;
 pub(crate) mod context;
 pub(crate) mod details;
 pub(crate) mod fields;
 pub(crate) mod headers;
 pub(crate) mod import;
+pub(crate) mod lists;
 mod loose;
 pub(crate) mod memories;
 pub(crate) mod numbers;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use storage::model::id::Timestamp;
+use storage::model::times::{Times, TimesPatch};
 
 /// An instant such as `2026-03-05T14:30:00Z`, which is a microsecond, or a day such as
 /// `2026-03-05`. An empty text is all time.
@@ -34,6 +35,15 @@ impl TimeSpan {
     /// When it begins, in UTC; `None` if it is all time.
     pub(crate) fn start(self) -> Option<Timestamp> {
         (self != Self::All).then(|| self.range(&TimeZone::UTC).start)
+    }
+
+    /// An instant in it: the last one of a day. `None` if it is all time.
+    pub(crate) fn instant_in(self, zone: &TimeZone) -> Option<Timestamp> {
+        match self {
+            Self::All => None,
+            Self::Instant(at) => Some(at),
+            Self::Day(_) => Some(Timestamp(self.range(zone).end.0 - 1)),
+        }
     }
 
     fn range(self, zone: &TimeZone) -> Range<Timestamp> {
@@ -83,6 +93,51 @@ impl Zone {
     /// The names of all zones.
     pub(crate) fn names() -> impl Iterator<Item = String> {
         jiff::tz::db().available().map(|name| name.to_string())
+    }
+}
+
+/// The times that a request gives a memory. An empty text removes one.
+#[derive(Debug, Default)]
+pub(crate) struct GivenTimes {
+    pub(crate) occurred_at: Option<TimeSpan>,
+    pub(crate) valid_from: Option<TimeSpan>,
+    pub(crate) valid_until: Option<TimeSpan>,
+    pub(crate) expires_at: Option<TimeSpan>,
+    pub(crate) ttl_seconds: Option<u64>,
+    pub(crate) refresh_on_read: Option<bool>,
+}
+
+impl GivenTimes {
+    pub(crate) fn patch(self) -> TimesPatch {
+        let start = |time: Option<TimeSpan>| time.map(TimeSpan::start);
+        TimesPatch {
+            occurred_at: start(self.occurred_at),
+            valid_from: start(self.valid_from),
+            valid_until: self.valid_until.map(end),
+            expires_at: start(self.expires_at),
+            ttl_seconds: self.ttl_seconds.map(Some),
+            refresh_on_read: self.refresh_on_read,
+        }
+    }
+
+    /// The times of a new memory. Its `ttl_seconds` begin with its creation.
+    pub(crate) fn new_times(self) -> Times {
+        let patch = self.patch();
+        let mut times = Times::default();
+        TimesPatch { ttl_seconds: None, ..patch }.apply_to(&mut times, Timestamp::default());
+        times.ttl_seconds = patch.ttl_seconds.flatten();
+        times
+    }
+}
+
+/// Until when something holds: a day is included.
+fn end(time: TimeSpan) -> Option<Timestamp> {
+    match time {
+        TimeSpan::Instant(at) => Some(at),
+        TimeSpan::All => None,
+        day @ TimeSpan::Day(_) => {
+            TimeSpan::between(None, Some(day), &TimeZone::UTC).map(|it| it.end)
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use storage::model::details::Details;
+use storage::model::id::Timestamp;
 use storage::model::memory::Origin;
 use storage::model::memory::{Editor, MemoryRecord};
 use storage::model::score::rounded;
@@ -72,12 +73,27 @@ pub(crate) struct Memory {
     duplicate_of: Option<MemoryIdText>,
     created_at: Time,
     updated_at: Time,
+    /// When it happened, if that is known to be another time than `created_at`.
+    #[schema(required)]
+    occurred_at: Option<Time>,
+    /// From when on it holds, if that was said.
+    #[schema(required)]
+    valid_from: Option<Time>,
+    /// Until when it holds: what was said, or when another one replaced it.
+    #[schema(required)]
+    valid_until: Option<Time>,
+    /// When it is deleted.
+    #[schema(required)]
+    expires_at: Option<Time>,
+    /// The id that its client has given it.
+    external_id: Nullable<String>,
 }
 
 impl From<&MemoryRecord> for Memory {
     fn from(record: &MemoryRecord) -> Self {
         let memory = &record.memory;
         let heat = rounded(record.heat);
+        let times = memory.times.as_deref().copied().unwrap_or_default();
         Self {
             id: Id(record.id),
             label: memory.label.clone(),
@@ -109,8 +125,18 @@ impl From<&MemoryRecord> for Memory {
             duplicate_of: None,
             created_at: Time(memory.created_at),
             updated_at: Time(memory.updated_at),
+            occurred_at: times.occurred_at.map(Time),
+            valid_from: times.valid_from.map(Time),
+            valid_until: valid_until(memory).map(Time),
+            expires_at: times.expires_at.map(Time),
+            external_id: memory.external_id.clone(),
         }
     }
+}
+
+/// Until when a memory holds; `None` is without end.
+pub(crate) fn valid_until(memory: &storage::model::memory::Memory) -> Option<Timestamp> {
+    Some(memory.validity().end).filter(|end| *end < Timestamp(i64::MAX))
 }
 
 /// Stored values are valid JSON.

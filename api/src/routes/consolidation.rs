@@ -90,6 +90,8 @@ impl Fold {
             origin,
             folds,
             details: details(sources),
+            times: storage::model::times::Times::default(),
+            external_id: None,
         })
     }
 }

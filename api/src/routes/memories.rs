@@ -1,21 +1,24 @@
 //! Memories one by one, lists of them, and feedback on them. Several at once: batch create, all or none, in
 //! one log entry; and bulk writes: the same change, deletion or restoration of many memories, each by itself.
 
+use jiff::tz::TimeZone;
 use serde::de::IgnoredAny;
 use storage::command::{GiveFeedback, Supersede};
 use storage::model::id::MemoryId;
-use storage::model::memory::Signal;
+use storage::model::memory::{Editor, Signal};
 use storage::text::tokenizer::words;
 use storage::{Etag, ListRequest, TierFilter, Touched, TouchedMemories, TouchedMemory};
 
 use crate::prelude::*;
 use crate::requests::JsonBody;
+use crate::requests::conditions::condition;
+use crate::requests::lists::{ListQuery, MemoryQuery};
 use crate::requests::memories::{
-    BulkChanges, BulkDeletion, BulkIds, Feedback, FeedbackSignal, ListQuery, MemoryChanges,
-    MemoryQuery, NewMemories, NewMemory, Supersession,
+    BulkChanges, BulkDeletion, BulkIds, Feedback, FeedbackSignal, MemoryChanges, NewMemories,
+    NewMemory, Supersession, external_id_of,
 };
 use crate::requests::times::TimeSpan;
-use crate::requests::values::MemoryCursor;
+use crate::requests::values::{MemoryCursor, non_empty};
 use crate::responses::memory::{AnchoredMemory, Memory, MemoryOrDeleted};
 use crate::service::bulk::BulkResult;
 use crate::service::writes::WriteResult;
@@ -83,10 +86,59 @@ pub(crate) async fn get_memory(
     MemoryPath(id): MemoryPath,
     ValidQuery(query): ValidQuery<MemoryQuery>,
 ) -> ApiResponse<AnchoredMemory> {
-    let record = session.memory(id).await?;
+    let mut record = session.memory(id).await?;
     session.request.set_tag(Etag::of(&record.memory));
+    if let Some(at) = query.as_of.and_then(|at| at.0.instant_in(&TimeZone::UTC)) {
+        record.memory.label = session.label_at(&record, at).await?;
+    }
     let body = AnchoredMemory::new(&record, query.anchor.unwrap_or(false));
     Ok(Success::ok(freshness, body))
+}
+
+/// A text that a memory had.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct VersionView {
+    label: String,
+    /// Since when the memory had it.
+    from: Time,
+    /// Until when; null for the present text.
+    #[schema(required)]
+    until: Option<Time>,
+    /// Name of the key that wrote it.
+    agent: Nullable<String>,
+}
+
+/// The texts of a memory, the newest first.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct VersionList {
+    versions: Vec<VersionView>,
+}
+
+/// List the texts of a memory: the present one, and up to ten before it, of at most 64 KiB together.
+#[utoipa::path(get, path = "/api/v1/agent/nodes/{id}/versions", tag = "memories",
+    params(MemoryPath, ReadHeaders),
+    responses((status = OK, body = VersionList), ReadErrors, NotFound))]
+pub(crate) async fn list_versions(
+    ReaderRead(session, freshness): ReaderRead,
+    MemoryPath(id): MemoryPath,
+) -> ApiResponse<VersionList> {
+    let (record, versions) = session.versions(id).await?;
+    let creator = record.memory.origin.agent.clone();
+    let author = |author: Option<Editor>| author.map(|by| by.agent).or_else(|| creator.clone());
+    let present = VersionView {
+        from: Time(versions.since.unwrap_or(record.memory.created_at)),
+        until: None,
+        agent: author(versions.author),
+        label: record.memory.label,
+    };
+    let past = versions.past.into_iter().rev().map(|version| VersionView {
+        label: version.label,
+        from: Time(version.from),
+        until: Some(Time(version.until)),
+        agent: author(version.author),
+    });
+    let versions = std::iter::once(present).chain(past).collect();
+    Ok(Success::ok(freshness, VersionList { versions }))
 }
 
 /// Update a memory.
@@ -156,6 +208,18 @@ async fn list(
     tier: TierFilter,
 ) -> ApiResponse<MemoryPage> {
     let (page, page_size, offset) = query.paging();
+    let zone = zone.time_zone();
+    if let Some(external_id) = &query.external_id {
+        let named = named_namespace(query.namespace.clone())?.or(home.namespace());
+        let namespace = session.store_namespace(named);
+        let id = external_id_of(&namespace, &external_id.0);
+        let items: Vec<_> = session.existing(id).await?.iter().map(Memory::from).collect();
+        let total = items.len();
+        return Ok(Success::ok(
+            freshness,
+            MemoryPage { items, total, page, page_size, next_cursor: None },
+        ));
+    }
     let (from, to) = (query.time_from.map(|it| it.0), query.time_to.map(|it| it.0));
     let filter = Filter {
         memory_type: query.memory_type.map(|it| it.0),
@@ -163,7 +227,11 @@ async fn list(
         flagged: query.flagged,
         words: query.words().map(|text| words(std::iter::once(text))),
         tier,
-        created: TimeSpan::between(from, to, &zone.time_zone()),
+        happened: TimeSpan::between(from, to, &zone),
+        valid_at: query.as_of.and_then(|at| at.0.instant_in(&zone)),
+        namespace_prefix: non_empty(query.namespace_prefix.clone()),
+        condition: condition(query.filter.as_ref(), &zone)?,
+        now: session.now(),
         origin: query.origin(),
         details: query.details(),
         ..home.filter(session, query.namespace.clone())?

@@ -175,6 +175,7 @@ pub fn public_openapi() -> String {
 fn agents() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(memories::create_memory, memories::list_memories))
+        .routes(routes!(memories::list_versions))
         .routes(routes!(memories::get_memory, memories::update_memory, memories::delete_memory))
         .routes(routes!(memories::create_memories))
         .routes(routes!(memories::update_memories))

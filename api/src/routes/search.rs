@@ -8,11 +8,13 @@ use storage::{HotRequest, SearchRequest};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::prelude::*;
+use crate::requests::conditions::{FilterJson, condition};
 use crate::requests::context::{ContextRequest, LoadedContext};
 use crate::requests::details::{RequiredMetadata, Tags};
 use crate::requests::memories::{any_namespace, origin};
 use crate::requests::numbers::{Clamped, Score};
 use crate::requests::times::TimeSpan;
+use crate::requests::values::non_empty;
 use crate::responses::memory::{Scored, SearchResult};
 use crate::words::Word;
 
@@ -44,6 +46,12 @@ pub(crate) struct Search {
     pub(crate) time_from: Option<TimeText>,
     /// Only memories created at this time or earlier, or on this day.
     pub(crate) time_to: Option<TimeText>,
+    /// Only memories that hold at this time; others count as replaced by default.
+    pub(crate) as_of: Option<TimeText>,
+    /// Only memories of this namespace and those below it: names are paths with `/`.
+    pub(crate) namespace_prefix: Option<Namespace>,
+    /// Conditions combined by and, or and not.
+    pub(crate) filter: Option<FilterJson>,
     /// Leaves out results with a lower score.
     pub(crate) min_score: Option<Score>,
     /// Adds every factor of each score.
@@ -97,11 +105,15 @@ pub(crate) async fn search_memories(
     let filter = Filter {
         memory_type: request.memory_type.map(|it| it.0),
         tier: request.tier.map_or_else(Default::default, |tier| tier.0),
-        created: TimeSpan::between(
+        happened: TimeSpan::between(
             request.time_from.map(|it| it.0),
             request.time_to.map(|it| it.0),
             &zone,
         ),
+        valid_at: request.as_of.and_then(|at| at.0.instant_in(&zone)),
+        namespace_prefix: non_empty(request.namespace_prefix),
+        condition: condition(request.filter.as_ref(), &zone)?,
+        now: session.now(),
         origin: origin(request.key_id, &request.agent, &request.client, &request.tool),
         details: Details {
             tags: request.tags.unwrap_or_default().0,

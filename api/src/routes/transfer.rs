@@ -272,6 +272,19 @@ pub(crate) struct MemoryLine {
     #[schema(required)]
     echo_of: Option<MemoryIdText>,
     folded_from: Vec<MemoryIdText>,
+    #[schema(required)]
+    occurred_at: Option<Time>,
+    #[schema(required)]
+    valid_from: Option<Time>,
+    #[schema(required)]
+    valid_until: Option<Time>,
+    #[schema(required)]
+    superseded_at: Option<Time>,
+    #[schema(required)]
+    expires_at: Option<Time>,
+    ttl_seconds: Nullable<u64>,
+    refresh_on_read: bool,
+    external_id: Nullable<String>,
     origin: OriginView,
     /// Its vector, if the export has vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -303,6 +316,7 @@ impl From<(&ImportedMemory, bool)> for MemoryLine {
     fn from((of, has_vector): (&ImportedMemory, bool)) -> Self {
         let ImportedMemory { id, memory, anchor, vector } = of;
         let details = &memory.details;
+        let times = memory.times.as_deref().copied().unwrap_or_default();
         Self {
             id: Id(*id),
             label: memory.label.clone(),
@@ -328,6 +342,14 @@ impl From<(&ImportedMemory, bool)> for MemoryLine {
             superseded_by: memory.superseded_by.map(Id),
             echo_of: memory.echo_of.map(Id),
             folded_from: memory.folded_from.iter().copied().map(Id).collect(),
+            occurred_at: times.occurred_at.map(Time),
+            valid_from: times.valid_from.map(Time),
+            valid_until: times.valid_until.map(Time),
+            superseded_at: times.superseded_at.map(Time),
+            expires_at: times.expires_at.map(Time),
+            ttl_seconds: times.ttl_seconds,
+            refresh_on_read: times.refresh_on_read,
+            external_id: memory.external_id.clone(),
             origin: (&memory.origin).into(),
             vector: has_vector.then(|| VectorLine {
                 model: hex::encode(vector.model.0),

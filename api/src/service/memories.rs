@@ -7,9 +7,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use storage::command::{CreateMemories, DeleteMemory, UpdateMemory};
 use storage::model::access::{Access, Caller};
 use storage::model::edge::Suggestion;
-use storage::model::id::MemoryId;
+use storage::model::id::{MemoryId, Timestamp};
 use storage::model::memory::MemoryRecord;
 use storage::model::vector::Vector;
+use storage::model::versions::Versions;
 use storage::span::child;
 use storage::{
     CREATE_TEXT_BYTES_MAX, Filter, FoldCandidates, GraphView, Hit, HotRequest, Hygiene,
@@ -87,6 +88,38 @@ impl Session {
     /// Reads a memory.
     pub(crate) async fn memory(&self, id: MemoryId) -> ApiResult<MemoryRecord> {
         Ok(self.find_memory(id, |_, _, record| Ok(Some(record))).await?.0)
+    }
+
+    /// Reads a memory that may not exist.
+    pub(crate) async fn existing(&self, id: MemoryId) -> ApiResult<Option<MemoryRecord>> {
+        match self.memory(id).await {
+            Ok(record) => Ok(Some(record)),
+            Err(error) if error.code == "not_found" => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A memory with the texts that it had before.
+    pub(crate) async fn versions(&self, id: MemoryId) -> ApiResult<(MemoryRecord, Versions)> {
+        let read = move |reader: &Reader, caller: &Caller, record| {
+            Ok(Some((record, reader.versions(caller.tenant, id)?)))
+        };
+        Ok(self.find_memory(id, read).await?.0)
+    }
+
+    /// The text of a memory at a time.
+    pub(crate) async fn label_at(&self, record: &MemoryRecord, at: Timestamp) -> ApiResult<String> {
+        let (_, versions) = self.versions(record.id).await?;
+        let since = versions.since.unwrap_or(record.memory.created_at);
+        if at >= since {
+            return Ok(record.memory.label.clone());
+        }
+        let version = versions.at(at).map(|version| version.label.clone());
+        version.ok_or_else(|| {
+            let message =
+                "the memory did not exist at that time, or its text of then is kept no more";
+            ApiError::new(ErrorKind::NotFound, "no_such_version", message)
+        })
     }
 
     /// Reads memories after all acknowledged writes. All must exist.

@@ -45,6 +45,9 @@ pub struct Chunk {
     live_count: usize,
     ids: Vec<MemoryId>,
     created: Vec<Timestamp>,
+    happened: Vec<Timestamp>,
+    /// The time in which each holds.
+    validities: Vec<Range<Timestamp>>,
     updated: Vec<Timestamp>,
     min_heats: Vec<f32>,
     label_bytes: Vec<u32>,
@@ -85,6 +88,8 @@ impl Chunk {
         self.heat_bounds.resize(rows);
         self.ids.resize(rows, MemoryId([0; 16]));
         self.created.resize(rows, Timestamp::default());
+        self.happened.resize(rows, Timestamp::default());
+        self.validities.resize(rows, Range::default());
         self.updated.resize(rows, Timestamp::default());
         self.min_heats.resize(rows, 0.0);
         self.label_bytes.resize(rows, 0);
@@ -182,6 +187,8 @@ impl Chunk {
         self.updated_max = self.updated_max.max(memory.updated_at);
         (self.ids[row], self.attributes[row]) = (id, attributes);
         (self.created[row], self.updated[row]) = (memory.created_at, memory.updated_at);
+        self.happened[row] = memory.happened_at();
+        self.validities[row] = memory.validity();
         self.min_heats[row] = memory.min_heat;
         self.label_bytes[row] = u32::try_from(memory.label.len()).unwrap_or(u32::MAX);
         self.refresh_decay(row, thermo);
@@ -264,6 +271,15 @@ impl<'a> RowRef<'a> {
 
     pub fn created_at(&self) -> Timestamp {
         self.chunk.created[self.row]
+    }
+
+    pub fn happened_at(&self) -> Timestamp {
+        self.chunk.happened[self.row]
+    }
+
+    /// Whether what the memory says holds at a time.
+    pub fn holds_at(&self, at: Timestamp) -> bool {
+        self.chunk.validities[self.row].contains(&at)
     }
 
     pub fn updated_at(&self) -> Timestamp {

@@ -3,6 +3,7 @@
 //! writers wait briefly.
 
 use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use half::f16;
@@ -19,9 +20,6 @@ use model::vector::{HalfVector, Vector, VectorFault};
 use parking_lot::{RwLock, RwLockReadGuard};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
-use text::form::TextForm;
-use text::term::TermHash;
-use text::tokenizer::document_words;
 
 use crate::attributes::{Age, Attributes, Namespaces};
 use crate::chunk::{Chunk, RowRef};
@@ -30,8 +28,10 @@ use crate::coverage::{GraphCoverage, Restored};
 use crate::graph::GraphTask;
 use crate::hnsw::Graph;
 use crate::inverted_index::InvertedIndex;
+use crate::numbers::Numbers;
 use crate::points::Query;
 use crate::slots::Slots;
+use crate::terms::Terms;
 use crate::{CHUNK_ROWS, Slot, chunk_of, less, row_of};
 
 /// Numbers of a tenant's records.
@@ -80,6 +80,11 @@ pub struct IndexData {
     edges: u64,
     /// Memories of the cold tier.
     cold: u64,
+    /// When memories expire, of those that do.
+    expiries: BTreeSet<(Timestamp, MemoryId)>,
+    expires: HashMap<Slot, Timestamp>,
+    /// Names and values of metadata that are numbers.
+    pub numbers: Numbers,
 }
 
 /// Most memories with the same words that are looked at. Other writes wait for a creation.
@@ -118,42 +123,6 @@ pub enum IndexChange<'a> {
 /// Bytes of a vector, as its tenant's limit counts them.
 fn vector_bytes(dimension: usize) -> u64 {
     2 * dimension as u64
-}
-
-/// Terms by which a memory is found, and the bytes of its texts.
-#[derive(Debug, Default)]
-pub struct Terms {
-    words: Vec<TermHash>,
-    key_points: Vec<TermHash>,
-    facets: Vec<TermHash>,
-    text_bytes: u64,
-    /// As [`TextForm::factor`], if the text changes.
-    form_factor: Option<f32>,
-}
-
-impl Terms {
-    /// All terms of a memory.
-    pub fn of(memory: &Memory) -> Self {
-        let Self { mut facets, text_bytes, .. } = Self::of_details(memory);
-        facets.extend(memory.origin.hashes());
-        let TextForm { factor, terms } = TextForm::of(&memory.label);
-        facets.extend(terms);
-        facets.extend(same_words_term(&memory.label));
-        Self {
-            words: document_words(memory.texts()),
-            key_points: memory.shared_key_points(),
-            facets,
-            text_bytes: memory.text_bytes() + text_bytes,
-            form_factor: Some(factor),
-        }
-    }
-
-    /// Those of its tags and its metadata.
-    pub fn of_details(memory: &Memory) -> Self {
-        let Some(details) = &memory.details else { return Self::default() };
-        let (facets, text_bytes) = (details.hashes(), details.size_bytes() as u64);
-        Self { facets, text_bytes, ..Self::default() }
-    }
 }
 
 impl IndexChange<'_> {
@@ -256,7 +225,10 @@ impl IndexData {
     pub fn counts(&self) -> Counts {
         let (memories, receipts) = (self.live() as u64, self.receipts.total());
         let bytes = self.text_bytes + memories * vector_bytes(self.dimension);
-        let index_bytes = self.words.bytes() + self.key_points.bytes() + self.facets.bytes();
+        let index_bytes = self.words.bytes()
+            + self.key_points.bytes()
+            + self.facets.bytes()
+            + self.numbers.bytes();
         let events = self.journal.events();
         Counts { memories, bytes, receipts, events, edges: self.edges, index_bytes }
     }
@@ -324,6 +296,8 @@ impl IndexData {
         self.words.insert(slot, &terms.words);
         self.key_points.insert(slot, &terms.key_points);
         self.facets.insert(slot, &terms.facets);
+        self.numbers.insert(slot, &terms.numbers);
+        self.set_expiry(slot, id, memory);
         let attributes = Attributes::of(memory, namespace);
         self.cold += u64::from(attributes.tier() == Tier::Cold);
         self.cold -= u64::from(attributes_before.is_some_and(|before| before.tier() == Tier::Cold));
@@ -339,11 +313,37 @@ impl IndexData {
         self.words.remove(slot, &before.words);
         self.key_points.remove(slot, &before.key_points);
         self.facets.remove(slot, &before.facets);
+        self.numbers.remove(slot, &before.numbers);
+    }
+
+    fn set_expiry(&mut self, slot: Slot, id: MemoryId, memory: &Memory) {
+        self.clear_expiry(slot, id);
+        if let Some(at) = memory.expires_at() {
+            self.expires.insert(slot, at);
+            self.expiries.insert((at, id));
+        }
+    }
+
+    fn clear_expiry(&mut self, slot: Slot, id: MemoryId) {
+        if let Some(at) = self.expires.remove(&slot) {
+            self.expiries.remove(&(at, id));
+        }
+    }
+
+    /// When the next memory expires.
+    pub fn next_expiry(&self) -> Option<Timestamp> {
+        self.expiries.first().map(|(at, _)| *at)
+    }
+
+    /// Memories that have expired at `now`.
+    pub fn expired(&self, now: Timestamp) -> impl Iterator<Item = MemoryId> {
+        self.expiries.iter().take_while(move |(at, _)| *at <= now).map(|(_, id)| *id)
     }
 
     fn remove_memory(&mut self, id: MemoryId, before: &Terms) {
         let Some(slot) = self.slots.remove(id) else { return };
         self.remove_terms(slot, before);
+        self.clear_expiry(slot, id);
         self.coverage.remove(slot);
         let chunk = &mut self.chunks[chunk_of(slot)];
         let row = chunk.row(row_of(slot));

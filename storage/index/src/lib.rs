@@ -15,12 +15,14 @@ pub mod graph;
 pub mod heats;
 pub mod hnsw;
 pub mod inverted_index;
+pub mod numbers;
 pub mod overlaps;
 pub mod points;
 pub mod postings;
 pub mod saved;
 pub mod schedule;
 pub mod slots;
+pub mod terms;
 pub mod triggers;
 
 /// Rows per chunk. Readers hold the lock of a tenant for one chunk at a time.

@@ -75,6 +75,11 @@ pub fn is_found((name, value): &MetadataEntry) -> bool {
 pub struct DetailsPatch {
     /// All tags from now on.
     pub tags: Option<Vec<String>>,
+    /// Tags that it gets, and tags that it loses, after that.
+    #[serde(deserialize_with = "bounded::<TAGS_MAX, _, _>")]
+    pub add_tags: Vec<String>,
+    #[serde(deserialize_with = "bounded::<TAGS_MAX, _, _>")]
+    pub remove_tags: Vec<String>,
     /// All metadata from now on.
     pub metadata: Option<Vec<MetadataEntry>>,
 }
@@ -85,10 +90,21 @@ impl DetailsPatch {
         *self == Self::default()
     }
 
+    /// Whether it may change tags.
+    pub fn changes_tags(&self) -> bool {
+        self.tags.is_some() || !self.add_tags.is_empty() || !self.remove_tags.is_empty()
+    }
+
     /// The details after the change.
     pub fn applied_to(&self, details: Option<&Details>) -> Option<Box<Details>> {
         let before = details.cloned().unwrap_or_default();
-        let tags = self.tags.clone().unwrap_or(before.tags);
+        let mut tags = self.tags.clone().unwrap_or(before.tags);
+        tags.retain(|tag| !self.remove_tags.contains(tag));
+        for tag in &self.add_tags {
+            if !tags.contains(tag) {
+                tags.push(tag.clone());
+            }
+        }
         let metadata = self.metadata.clone().unwrap_or(before.metadata);
         Details { tags, metadata }.some()
     }
@@ -103,10 +119,14 @@ mod tests {
         let tags = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
         let entry = ("source".to_owned(), "\"wiki\"".to_owned());
         let details = Details { tags: tags(&["a"]), metadata: vec![entry.clone()] };
-        let patch = DetailsPatch { tags: Some(tags(&["b", "c"])), metadata: None };
+        let of_tags = |tags| DetailsPatch { tags, ..DetailsPatch::default() };
+        let patch = of_tags(Some(tags(&["b", "c"])));
         let patched = patch.applied_to(Some(&details)).unwrap();
         assert_eq!(*patched, Details { tags: tags(&["b", "c"]), metadata: vec![entry] });
-        let empty = DetailsPatch { tags: Some(Vec::new()), metadata: Some(Vec::new()) };
+        let (add_tags, remove_tags) = (tags(&["a", "d"]), tags(&["c", "e"]));
+        let patch = DetailsPatch { add_tags, remove_tags, ..patch };
+        assert_eq!(patch.applied_to(Some(&details)).unwrap().tags, tags(&["b", "a", "d"]));
+        let empty = DetailsPatch { metadata: Some(Vec::new()), ..of_tags(Some(Vec::new())) };
         assert_eq!(empty.applied_to(Some(&details)), None);
         assert_eq!(DetailsPatch::default().applied_to(Some(&details)).as_deref(), Some(&details));
     }

@@ -282,6 +282,16 @@ named_enum! {
         Tags = "tags",
         /// The metadata.
         Metadata = "metadata",
+        /// The key points.
+        KeyPoints = "key_points",
+        /// When it happened.
+        OccurredAt = "occurred_at",
+        /// From when on it holds.
+        ValidFrom = "valid_from",
+        /// Until when it holds.
+        ValidUntil = "valid_until",
+        /// When it expires.
+        ExpiresAt = "expires_at",
     }
 }
 

@@ -53,6 +53,7 @@ pub mod temporal;
 pub mod tenant;
 pub mod thermo;
 pub mod tick;
+pub mod times;
 pub mod trigger;
 pub mod trigger_match;
 pub mod vector;

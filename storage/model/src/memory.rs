@@ -5,6 +5,8 @@
 //! Beside the content: tags and metadata of any form, by which filters find memories; the origin, which is
 //! stamped from the request that created the memory, never from its text; and words of what can be improved.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 use text::folding::fold_name;
 use text::term::TermHash;
@@ -12,6 +14,7 @@ use text::term::TermHash;
 use crate::details::Details;
 use crate::heat::Anchor;
 use crate::id::{KeyId, MemoryId, Timestamp};
+use crate::times::Times;
 
 /// Longest label in bytes. The embedding model reads 256 tokens, the word index the first
 /// [`MEMORY_WORDS_MAX`](text::tokenizer::MEMORY_WORDS_MAX) distinct words.
@@ -22,6 +25,8 @@ pub const KEY_POINTS_MAX: usize = 32;
 pub const KEY_POINT_BYTES_MAX: usize = 256;
 /// Longest namespace in bytes.
 pub const NAMESPACE_BYTES_MAX: usize = 128;
+/// Longest id that a client gives a memory, in bytes.
+pub const EXTERNAL_ID_BYTES_MAX: usize = 256;
 /// Namespace of memories created without one.
 pub const NAMESPACE_DEFAULT: &str = "default";
 
@@ -125,6 +130,10 @@ pub struct Memory {
     pub folded_from: Vec<MemoryId>,
     /// Tags and metadata.
     pub details: Option<Box<Details>>,
+    /// Times that are not those of its row.
+    pub times: Option<Box<Times>>,
+    /// The id that its client has given it, of which its own is made. It stays.
+    pub external_id: Option<String>,
 }
 
 /// What changes of a memory while its text stays. Its row replaces these fields of the text row.
@@ -142,6 +151,7 @@ pub struct MemoryState {
     pub changed_by: Option<Editor>,
     pub locked_by: Option<KeyId>,
     pub details: Option<Box<Details>>,
+    pub times: Option<Box<Times>>,
 }
 
 /// A key that has changed a memory.
@@ -169,6 +179,7 @@ impl Memory {
             changed_by: self.changed_by.clone(),
             locked_by: self.locked_by,
             details: self.details.clone(),
+            times: self.times.clone(),
         }
     }
 
@@ -188,6 +199,7 @@ impl Memory {
             changed_by: state.changed_by.clone(),
             locked_by: state.locked_by,
             details: state.details.clone(),
+            times: state.times.clone(),
             ..self
         }
     }
@@ -195,6 +207,35 @@ impl Memory {
     /// Tier of the memory.
     pub fn tier(&self) -> Tier {
         if self.archived_at.is_some() { Tier::Cold } else { Tier::Hot }
+    }
+
+    fn known_times(&self) -> Times {
+        self.times.as_deref().copied().unwrap_or_default()
+    }
+
+    /// When it happened, as far as that is known.
+    pub fn happened_at(&self) -> Timestamp {
+        self.known_times().occurred_at.unwrap_or(self.created_at)
+    }
+
+    /// The time in which it holds: by default since it happened, and since its creation if that is to come.
+    pub fn validity(&self) -> Range<Timestamp> {
+        let times = self.known_times();
+        let ends = [times.valid_until, times.superseded_at].into_iter().flatten();
+        times.valid_from.unwrap_or_else(|| self.happened_at().min(self.created_at))
+            ..ends.min().unwrap_or(Timestamp(i64::MAX))
+    }
+
+    /// When a tick deletes it.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.known_times().expires_at
+    }
+
+    /// Its times after a change of them.
+    pub fn times_with(&self, change: impl FnOnce(&mut Times)) -> Option<Box<Times>> {
+        let mut times = self.known_times();
+        change(&mut times);
+        times.some()
     }
 
     /// All texts that the word index reads. Key points come first: a long label does not
@@ -242,6 +283,8 @@ impl Memory {
             locked_by: None,
             folded_from: Vec::new(),
             details: None,
+            times: None,
+            external_id: None,
         }
     }
 }
@@ -361,6 +404,35 @@ mod tests {
         let other = Origin { agent: Some("notes".into()), ..Origin::default() };
         for required in [client("notes/1"), client("1.2"), client("helper"), other] {
             assert!(!origin.has(&required), "{required:?}");
+        }
+    }
+
+    fn memory(times: Times) -> Memory {
+        Memory { created_at: Timestamp(50), times: times.some(), ..Memory::example("x") }
+    }
+
+    #[test]
+    fn validity_has_the_first_of_its_ends() {
+        let end = Timestamp(i64::MAX);
+        let at = |at| Some(Timestamp(at));
+        for (times, expected) in [
+            (Times::default(), Timestamp(50)..end),
+            (Times { occurred_at: at(7), ..Times::default() }, Timestamp(7)..end),
+            (
+                Times {
+                    occurred_at: at(7),
+                    valid_from: at(9),
+                    valid_until: at(20),
+                    ..Times::default()
+                },
+                Timestamp(9)..Timestamp(20),
+            ),
+            (
+                Times { valid_until: at(80), superseded_at: at(60), ..Times::default() },
+                Timestamp(50)..Timestamp(60),
+            ),
+        ] {
+            assert_eq!(memory(times).validity(), expected, "{times:?}");
         }
     }
 }

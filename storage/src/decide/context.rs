@@ -12,8 +12,8 @@ use model::memory::{Editor, Memory, MemoryRecord, MemoryType};
 use model::tenant::{Limit, Role, TenantState};
 use model::thermo::Thermo;
 use model::tick::Tick;
-use model::versions::Versions;
 use model::trigger::{Trigger, TriggerEvent};
+use model::versions::Versions;
 
 use crate::change::Change;
 use crate::decide::counted::Counted;

@@ -14,7 +14,7 @@ use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::reinforce::reinforce;
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
-use crate::decide::{duplicate, edge, fold, models};
+use crate::decide::{duplicate, edge, fold, memory, models};
 use crate::new_memory::{CREATE_MAX, NewMemory};
 use crate::reply::{Rejection, Touched, TouchedMemories, TouchedMemory};
 
@@ -42,8 +42,19 @@ impl TenantRule for CreateMemories {
 /// Creates a memory, the one `at` this place of the request, unless it repeats another one.
 fn create(context: &mut Context<'_>, new: &NewMemory, at: Option<usize>) -> Decided<TouchedMemory> {
     context.check_access(&new.namespace)?;
-    reject_if(context.memory(new.id)?.is_some(), Rejection::IdTaken)?;
     models::check_vector(context.draft, &new.vector)?;
+    if let Some(present) = context.present(new.id)? {
+        let is_same = new.external_id.is_some() && present.memory.external_id == new.external_id;
+        let is_here = present.memory.namespace == new.namespace;
+        reject_if(!is_same || !is_here, Rejection::IdTaken)?;
+        let id = present.id;
+        let record = memory::replace(context, present, new)?;
+        return Ok(TouchedMemory {
+            id,
+            is_duplicate: true,
+            now: Touched::Memory(Box::new(record)),
+        });
+    }
     let duplicate = present_duplicate(context, new, at)?;
     let is_duplicate = duplicate.is_some();
     let record = match duplicate {

@@ -195,7 +195,7 @@ fn superseding(context: &Context<'_>, id: MemoryId) -> Result<impl Iterator<Item
 /// as an outdated one.
 fn record_superseded(context: &mut Context<'_>, id: MemoryId) -> Result<()> {
     let latest = superseding(context, id)?.max_by_key(|edge| (edge.created_at, edge.source));
-    let superseded_by = latest.map(|edge| edge.source);
+    let superseded_by = latest.as_ref().map(|edge| edge.source);
     let Some(present) = context.present(id)? else { return Ok(()) };
     if present.memory.superseded_by == superseded_by {
         return Ok(());
@@ -205,7 +205,19 @@ fn record_superseded(context: &mut Context<'_>, id: MemoryId) -> Result<()> {
         let heat = outdated_heat(&present, &*context.thermo()?) as f32;
         context.anchor(&present, Anchor { heat, ..present.anchor })?;
     }
-    let memory = Memory { superseded_by, updated_at: context.now(), ..present.memory.clone() };
+    // What replaces it may hold since another time than that of the edge.
+    let superseded_at = match latest {
+        None => None,
+        Some(edge) => {
+            let by = context.memory(edge.source)?;
+            let times = by.and_then(|by| by.times);
+            let since = times.and_then(|times| times.valid_from.or(times.occurred_at));
+            Some(since.unwrap_or(edge.created_at))
+        }
+    };
+    let times = present.memory.times_with(|times| times.superseded_at = superseded_at);
+    let memory =
+        Memory { superseded_by, times, updated_at: context.now(), ..present.memory.clone() };
     if memory.is_locked {
         record_edit(context, context.actor, id, [&present.memory, &memory])?;
     }

@@ -2,12 +2,15 @@
 
 use model::audit::{AuditAction, Fields, short};
 use model::details::MetadataEntry;
-use model::id::MemoryId;
+use model::edge::Suggestion;
+use model::id::{MemoryId, Timestamp};
 use model::journal::{EventKind, MemoryField};
 use model::memory::{Memory, MemoryRecord};
 use model::score::rounded;
 use model::tenant::Limit;
+use model::times::{Times, TimesPatch};
 use model::trigger::TriggerEvent;
+use model::vector::Vector;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
@@ -21,6 +24,7 @@ use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::{edge, models};
 use crate::error::Result;
 use crate::etag::Etag;
+use crate::new_memory::NewMemory;
 use crate::patch::MemoryPatch;
 use crate::reply::{Rejection, TouchedMemories};
 use crate::table::view::View;
@@ -92,12 +96,66 @@ fn update(context: &mut Context<'_>, id: MemoryId, patch: &MemoryPatch) -> Decid
     if let Some((_, vector)) = &patch.label {
         models::check_vector(context.draft, vector)?;
     }
-    let mut memory = patched(&present.memory, patch);
+    let memory = patched(&present.memory, patch, context.now());
+    let change = MemoryChange {
+        memory,
+        heat: patch.current_heat,
+        vector: patch.label.as_ref().map(|(_, vector)| vector),
+        similar: &patch.similar,
+    };
+    commit(context, present, change)
+}
+
+/// What a memory becomes.
+struct MemoryChange<'a> {
+    memory: Memory,
+    heat: Option<f32>,
+    /// Of its text, if that may differ.
+    vector: Option<&'a Vector>,
+    /// Memories with a similar text.
+    similar: &'a [Suggestion],
+}
+
+/// A new memory with the id of one that exists, since its client has given both the same id: what it says
+/// replaces that one.
+pub(super) fn replace(
+    context: &mut Context<'_>,
+    present: MemoryRecord,
+    new: &NewMemory,
+) -> Decided<MemoryRecord> {
+    let before = &present.memory;
+    let memory = Memory {
+        label: new.label.clone(),
+        memory_type: new.memory_type,
+        key_points: new.key_points.clone(),
+        details: new.details.clone(),
+        times: before.times_with(|times| {
+            let superseded_at = times.superseded_at;
+            *times = Times { superseded_at, ..new.times.kept_from(context.now()) };
+        }),
+        echo_of: before.echo_of.filter(|_| new.label == before.label),
+        archived_at: None,
+        ..before.clone()
+    };
+    let (vector, similar) = (Some(&new.vector), &new.suggestions[..]);
+    commit(context, present, MemoryChange { memory, heat: None, vector, similar })
+}
+
+fn commit(
+    context: &mut Context<'_>,
+    present: MemoryRecord,
+    change: MemoryChange<'_>,
+) -> Decided<MemoryRecord> {
+    let MemoryChange { mut memory, heat, vector, similar } = change;
+    let id = present.id;
+    let moves_named = memory.namespace != present.memory.namespace && memory.external_id.is_some();
+    let reason = "a memory with an external_id stays in its namespace";
+    reject_if(moves_named, Rejection::WrongState(reason.into()))?;
     let added = memory.stored_bytes().saturating_sub(present.memory.stored_bytes());
     if added > 0 {
         context.check_limit(Limit::Bytes, Counted::Bytes, added)?;
     }
-    let fields = changed_fields(&present.memory, &memory, patch);
+    let fields = changed_fields(&present.memory, &memory, heat);
     if fields.is_empty() {
         return Ok(present);
     }
@@ -105,7 +163,7 @@ fn update(context: &mut Context<'_>, id: MemoryId, patch: &MemoryPatch) -> Decid
     if memory.is_locked != present.memory.is_locked {
         memory.locked_by = context.actor.filter(|_| memory.is_locked);
     }
-    if patch.current_heat.is_some_and(|heat| rounded(heat.into()) > rounded(present.heat)) {
+    if heat.is_some_and(|heat| rounded(heat.into()) > rounded(present.heat)) {
         context.emit(TriggerEvent::Boost, id);
     }
     if record_edit(context, context.actor, id, [&present.memory, &memory])?
@@ -113,13 +171,11 @@ fn update(context: &mut Context<'_>, id: MemoryId, patch: &MemoryPatch) -> Decid
     {
         memory.changed_by = context.editor(key)?;
     }
-    let update = MemoryUpdate { memory, heat: patch.current_heat, fields };
-    commit_update(context, &present, update)?;
-    if let Some((label, vector)) = &patch.label
-        && *label != present.memory.label
-    {
+    let has_text = memory.label != present.memory.label;
+    commit_update(context, &present, MemoryUpdate { memory, heat, fields })?;
+    if let Some(vector) = vector.filter(|_| has_text) {
         models::put(context.draft, context.tenant, id, vector)?;
-        edge::renew_similar(context, id, &patch.similar)?;
+        edge::renew_similar(context, id, similar)?;
     }
     context.written(id)
 }
@@ -256,7 +312,7 @@ impl RestoreMemories {
     }
 }
 
-fn patched(memory: &Memory, patch: &MemoryPatch) -> Memory {
+fn patched(memory: &Memory, patch: &MemoryPatch, now: Timestamp) -> Memory {
     let label = patch.label.as_ref().map_or(&memory.label, |(label, _)| label);
     Memory {
         label: label.clone(),
@@ -275,6 +331,7 @@ fn patched(memory: &Memory, patch: &MemoryPatch) -> Memory {
             _ => memory.archived_at,
         },
         details: patch.details.applied_to(memory.details.as_deref()),
+        times: memory.times_with(|times| patch.times.apply_to(times, now)),
         ..memory.clone()
     }
 }
@@ -288,7 +345,9 @@ fn metadata(memory: &Memory) -> &[MetadataEntry] {
 }
 
 /// The fields that a patch changes. Setting heat always counts: it anchors the memory.
-fn changed_fields(before: &Memory, after: &Memory, patch: &MemoryPatch) -> Vec<MemoryField> {
+fn changed_fields(before: &Memory, after: &Memory, heat: Option<f32>) -> Vec<MemoryField> {
+    let times = |memory: &Memory| memory.times.as_deref().copied().unwrap_or_default();
+    let (old, new) = (times(before), times(after));
     [
         (MemoryField::Label, before.label != after.label),
         (MemoryField::MemoryType, before.memory_type != after.memory_type),
@@ -298,9 +357,18 @@ fn changed_fields(before: &Memory, after: &Memory, patch: &MemoryPatch) -> Vec<M
         (MemoryField::IsLocked, before.is_locked != after.is_locked),
         (MemoryField::FlaggedForReview, before.is_flagged != after.is_flagged),
         (MemoryField::MinHeat, before.min_heat != after.min_heat),
-        (MemoryField::CurrentHeat, patch.current_heat.is_some()),
+        (MemoryField::CurrentHeat, heat.is_some()),
         (MemoryField::Tags, tags(before) != tags(after)),
         (MemoryField::Metadata, metadata(before) != metadata(after)),
+        (MemoryField::KeyPoints, before.key_points != after.key_points),
+        (MemoryField::OccurredAt, old.occurred_at != new.occurred_at),
+        (MemoryField::ValidFrom, old.valid_from != new.valid_from),
+        (MemoryField::ValidUntil, old.valid_until != new.valid_until),
+        (
+            MemoryField::ExpiresAt,
+            (old.expires_at, old.ttl_seconds, old.refresh_on_read)
+                != (new.expires_at, new.ttl_seconds, new.refresh_on_read),
+        ),
     ]
     .into_iter()
     .filter_map(|(field, is_changed)| is_changed.then_some(field))
@@ -322,7 +390,8 @@ fn patch_fields(patch: &MemoryPatch) -> Fields {
         ("set.is_flagged", flag(patch.is_flagged)),
         ("set.min_heat", heat(patch.min_heat)),
         ("set.current_heat", heat(patch.current_heat)),
-        ("set.tags", patch.details.tags.as_ref().map(|_| "changed".to_owned())),
+        ("set.tags", patch.details.changes_tags().then(|| "changed".to_owned())),
+        ("set.times", (patch.times != TimesPatch::default()).then(|| "changed".to_owned())),
         ("set.metadata", patch.details.metadata.as_ref().map(|_| "changed".to_owned())),
     ])
 }

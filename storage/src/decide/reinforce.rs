@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use model::decay::Decay;
 use model::heat::{Anchor, STABILITY_MAX};
 use model::id::Timestamp;
-use model::memory::{MemoryRecord, Tier};
+use model::memory::{Memory, MemoryRecord, Tier};
 use model::thermo::Thermo;
 
 use crate::decide::context::{Context, RESTORED_HEAT};
@@ -32,6 +32,7 @@ pub(super) fn reinforce(
     times: u32,
 ) -> Result<Option<(f64, f64)>> {
     let present = restored(context, present)?;
+    let present = kept(context, present)?;
     let (now, thermo) = (context.now(), context.thermo()?);
     let recall_count = present.anchor.recall_count.saturating_add(times);
     let reinforcement = &thermo.reinforcement;
@@ -53,6 +54,18 @@ pub(super) fn reinforce(
     context.anchor(&present, anchor)?;
     resonate(context, &thermo, &present, heat - present.heat)?;
     Ok(Some((present.heat, heat)))
+}
+
+/// A memory whose end each recall puts off. That is no update.
+fn kept(context: &mut Context<'_>, present: MemoryRecord) -> Result<MemoryRecord> {
+    if !present.memory.times.as_deref().is_some_and(|times| times.refresh_on_read) {
+        return Ok(present);
+    }
+    let now = context.now();
+    let times = present.memory.times_with(|times| *times = times.kept_from(now));
+    let memory = Memory { times, ..present.memory };
+    context.put_memory(present.id, memory.clone())?;
+    Ok(MemoryRecord { memory, ..present })
 }
 
 /// A memory that is used: out of the cold tier, unless another one replaces it.

@@ -82,7 +82,10 @@ fn advance(context: &mut Context<'_>, given: Option<&TickStep>) -> Decided<Progr
         Stage::Retaining(_) => retain_step(context, &step, rules)?,
         Stage::Done => Stage::Done,
     };
-    if tick.stage == Stage::Retaining(None) && rules.is_empty() {
+    let index = context.draft.base.index(tenant);
+    let next_expiry = index.and_then(|index| index.read().next_expiry());
+    let expires_none = next_expiry.is_none_or(|at| at > tick.until);
+    if tick.stage == Stage::Retaining(None) && rules.is_empty() && expires_none {
         tick.stage = Stage::Done;
     }
     let progress = match tick.stage {
@@ -150,7 +153,8 @@ fn archive_step(context: &mut Context<'_>, step: &TickStep) -> Decided<Stage> {
     })
 }
 
-/// Archives or deletes the memories on which a rule of retention is due.
+/// Archives or deletes the memories on which a rule of retention is due, and deletes those that expired. A locked
+/// one is archived in place of its deletion.
 fn retain_step(
     context: &mut Context<'_>,
     step: &TickStep,
@@ -160,7 +164,12 @@ fn retain_step(
     for id in &step.candidates {
         // Earlier commands may have deleted it.
         let Some(present) = context.present(*id)? else { continue };
-        match due_action(tick, rules, &present) {
+        let has_expired = present.memory.expires_at().is_some_and(|at| at <= tick.until);
+        let action = match has_expired {
+            true => Some(RetentionAction::Delete),
+            false => due_action(tick, rules, &present),
+        };
+        match action {
             Some(RetentionAction::Archive) => context.move_to_cold_tier(&present)?,
             Some(RetentionAction::Delete) if !present.memory.is_locked => {
                 memory::delete(context, *id, &BulkFilter::default())?;

@@ -22,6 +22,8 @@ use roaring::RoaringBitmap;
 use text::term::TermHash;
 use text::tokenizer::document_words;
 
+use crate::search::condition::{CompiledCondition, Condition};
+
 /// Tiers that a filter includes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TierFilter {
@@ -62,13 +64,19 @@ pub struct Filter {
     pub flagged: Option<bool>,
     /// The memory is in this tier.
     pub tier: TierFilter,
-    /// The memory was created in this time.
-    pub created: Option<Range<Timestamp>>,
+    /// The memory happened in this time.
+    pub happened: Option<Range<Timestamp>>,
+    /// The memory holds at this time.
+    pub valid_at: Option<Timestamp>,
     /// The memory is indexed under all of these words, as tokenized by `text::tokenizer`. Only the
     /// first `QUERY_WORDS_MAX` are used.
     pub words: Option<Vec<String>>,
     /// The memory comes from there, as far as parts are named.
     pub origin: Origin,
+    /// This holds of the memory.
+    pub condition: Option<Condition>,
+    /// The time of the heats in it.
+    pub now: Timestamp,
     /// The memory has all of these tags, and all of these entries in its metadata.
     pub details: Details,
 }
@@ -80,7 +88,9 @@ pub(crate) struct CompiledFilter {
     pub(crate) slots: Option<RoaringBitmap>,
     /// Numbers of denied namespaces, sorted.
     pub(crate) denied_namespaces: Vec<u32>,
-    pub(crate) created: Option<Range<Timestamp>>,
+    pub(crate) happened: Option<Range<Timestamp>>,
+    pub(crate) valid_at: Option<Timestamp>,
+    pub(crate) condition: Option<CompiledCondition>,
 }
 
 impl Filter {
@@ -94,7 +104,9 @@ impl Filter {
             && self.pinned.is_none_or(|required| required == memory.is_pinned)
             && self.flagged.is_none_or(|required| required == memory.is_flagged)
             && self.tier.archived().is_none_or(|required| required == memory.archived_at.is_some())
-            && self.created.as_ref().is_none_or(|time| time.contains(&memory.created_at))
+            && self.happened.as_ref().is_none_or(|time| time.contains(&memory.happened_at()))
+            && self.valid_at.is_none_or(|at| memory.validity().contains(&at))
+            && self.condition.as_ref().is_none_or(|condition| condition.matches(memory))
             && memory.origin.has(&self.origin)
             && (self.details == Details::default()
                 || memory.details.as_ref().is_some_and(|details| details.have(&self.details)))
@@ -127,8 +139,10 @@ impl Filter {
         let sets = [with_words, with_facets, below];
         let slots = sets.into_iter().flatten().reduce(|left, right| left & right);
         let denied_namespaces = data.namespaces.denied(&self.access);
-        let created = self.created.clone();
-        Some(CompiledFilter { mask, slots, denied_namespaces, created })
+        let happened = self.happened.clone();
+        let valid_at = self.valid_at;
+        let condition = self.condition.as_ref().map(|it| it.compile(data, self.now));
+        Some(CompiledFilter { mask, slots, denied_namespaces, happened, valid_at, condition })
     }
 }
 

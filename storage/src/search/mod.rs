@@ -6,6 +6,7 @@
 
 mod best;
 mod candidates;
+mod condition;
 mod context;
 mod execute;
 pub(crate) mod filter;
@@ -21,6 +22,7 @@ mod tick_scan;
 mod top_k;
 
 pub use candidates::{FoldCandidates, FoldGroup};
+pub use condition::{CONDITION_DEPTH_MAX, CONDITIONS_MAX, Condition, TimeOf};
 pub use filter::TEXT_BYTES_MAX;
 pub use filter::{Filter, TierFilter};
 pub use hygiene::{DefectCount, Hygiene};

@@ -169,6 +169,8 @@ pub(crate) struct SearchPlan<'a> {
     pub(super) window_first: bool,
     /// The query vector, quantised.
     pub(super) code: Option<Code>,
+    /// The time for which the results are to hold.
+    held_at: Timestamp,
 }
 
 impl<'a> SearchPlan<'a> {
@@ -199,31 +201,33 @@ impl<'a> SearchPlan<'a> {
             (data.overlap_terms(authors, words, visible.as_deref()), home)
         };
         let code = request.vector.as_deref().map(Code::of);
-        Self { index, request, weights, now, terms, home, window, window_first, code }
+        let held_at = request.filter.valid_at.unwrap_or(now);
+        Self { index, request, weights, now, terms, home, window, window_first, code, held_at }
     }
 
-    /// The same search among the memories created in the window, if these come first.
+    /// The same search among the memories of the window, if these come first.
     pub(super) fn window_request(&self) -> Option<SearchRequest> {
         let Window { start, end, .. } = self.window.as_ref().filter(|_| self.window_first)?;
         let filter = self.request.filter.clone();
-        let created = match &filter.created {
+        let happened = match &filter.happened {
             Some(time) => *start.max(&time.start)..*end.min(&time.end),
             None => *start..*end,
         };
-        let filter = Filter { created: Some(created), ..filter };
+        let filter = Filter { happened: Some(happened), ..filter };
         Some(SearchRequest { filter, ..self.request.clone() })
     }
 
     /// The factors of a memory that depend neither on the query's words and vector nor on heat.
     pub(super) fn factors(&self, memory: RowRef<'_>) -> Factors {
         let attributes = memory.attributes();
-        let is_superseded = attributes.is_superseded();
+        // What holds no more, or not yet, counts as what is replaced.
+        let is_superseded = attributes.is_superseded() || !memory.holds_at(self.held_at);
         Factors {
             similarity: 0.0,
             heat: 0.0,
             own: 0.0,
             neighbours: 0.0,
-            temporal_boost: self.temporal_boost(memory.created_at()),
+            temporal_boost: self.temporal_boost(memory.happened_at()),
             namespace_boost: self.namespace_boost(self.home == Some(attributes.namespace())),
             superseded_factor: if is_superseded { self.weights.superseded_factor } else { 1.0 },
         }

@@ -1,7 +1,7 @@
 //! The memories on which rules of retention are due: found by a scan of the columns, for ticks and for
 //! previews.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use model::id::{MemoryId, TenantId, Timestamp};
 use model::memory::Tier;
@@ -28,6 +28,23 @@ pub struct DueRequest<'a> {
 }
 
 impl Reader {
+    /// The due memories and those that have expired, the first ones in the order of their ids.
+    pub(super) fn with_expired(
+        &self,
+        tenant: TenantId,
+        due: Vec<MemoryId>,
+        request: &DueRequest<'_>,
+    ) -> Vec<MemoryId> {
+        let Some(index) = self.index(tenant) else { return due };
+        let is_ahead = |id: &MemoryId| request.reached.is_none_or(|reached| *id > reached);
+        let mut first = SmallestIds::new(request.limit);
+        let data = index.read();
+        let expired = data.expired(request.now).filter(is_ahead);
+        let all: BTreeSet<_> = due.into_iter().chain(expired).collect();
+        all.into_iter().for_each(|id| first.push(id));
+        first.into_sorted()
+    }
+
     /// The first memories on which a rule is due, in the order of their ids; and the number of all due
     /// memories for each rule. Locked ones count too.
     pub fn retention_due(

@@ -68,9 +68,14 @@ pub(crate) fn matches_exceed(index: &TenantIndex, filter: &Filter, count: usize)
     let compiled = filter.compile(&index.read());
     match compiled {
         // Counting is faster than listing rows.
-        Some(CompiledFilter { mask, slots: None, denied_namespaces, created: None })
-            if denied_namespaces.is_empty() =>
-        {
+        Some(CompiledFilter {
+            mask,
+            slots: None,
+            denied_namespaces,
+            happened: None,
+            valid_at: None,
+            condition: None,
+        }) if denied_namespaces.is_empty() => {
             index.visit_chunks(|_, _, chunk| {
                 matches += chunk.count(mask);
                 matches <= count
@@ -105,7 +110,7 @@ impl CompiledFilter {
     fn matching_rows(&self, number: usize, chunk: &Chunk, rows: &mut Vec<u16>) {
         let Some(slots) = &self.slots else {
             chunk.matching_rows(self.mask, rows);
-            return self.retain_allowed(chunk, rows);
+            return self.retain_allowed(number, chunk, rows);
         };
         let slots = slots.range(slot_at(number, 0)..=slot_at(number, CHUNK_ROWS - 1)).rev();
         rows.clear();
@@ -119,17 +124,26 @@ impl CompiledFilter {
         if let Some(slots) = &self.slots {
             rows.retain(|row| slots.contains(slot_at(number, usize::from(*row))));
         }
-        self.retain_allowed(chunk, rows);
+        self.retain_allowed(number, chunk, rows);
     }
 
-    /// Removes the rows that are closed to the caller or were not created in the span of time.
-    fn retain_allowed(&self, chunk: &Chunk, rows: &mut Vec<u16>) {
+    /// Removes the rows that are closed to the caller, or are of another time.
+    fn retain_allowed(&self, number: usize, chunk: &Chunk, rows: &mut Vec<u16>) {
         if !self.denied_namespaces.is_empty() {
             let namespace = |row: u16| chunk.row(row.into()).attributes().namespace();
             rows.retain(|row| self.denied_namespaces.binary_search(&namespace(*row)).is_err());
         }
-        if let Some(created) = &self.created {
-            rows.retain(|row| created.contains(&chunk.row((*row).into()).created_at()));
+        if let Some(happened) = &self.happened {
+            rows.retain(|row| happened.contains(&chunk.row((*row).into()).happened_at()));
+        }
+        if let Some(at) = self.valid_at {
+            rows.retain(|row| chunk.row((*row).into()).holds_at(at));
+        }
+        if let Some(condition) = &self.condition {
+            rows.retain(|row| {
+                let row = usize::from(*row);
+                condition.holds(slot_at(number, row), chunk.row(row))
+            });
         }
     }
 }

@@ -81,6 +81,10 @@ impl Reader {
         if has_triggers || !row.retention.is_empty() || last.stage != Stage::Done {
             return Ok(TickFinds::Something);
         }
+        let expiry = index.read().next_expiry().unwrap_or(Timestamp(i64::MAX));
+        if expiry <= engine.clock() {
+            return Ok(TickFinds::Something);
+        }
         let next = last.next(engine.clock(), &row.thermo);
         let found = self.tick_candidates(tenant, &next, &[], None, 1);
         if !found.crossed.is_empty() || found.archivable > 0 {
@@ -93,7 +97,7 @@ impl Reader {
             true => next.until,
             false => next_cold(&index, &row.thermo, next.until),
         };
-        Ok(TickFinds::NothingUntil { until, version })
+        Ok(TickFinds::NothingUntil { until: until.min(expiry), version })
     }
 
     /// The next step of a tenant's tick; `None` if none is due. It reads all memories of the tenant,
@@ -142,7 +146,8 @@ impl Reader {
             Stage::Retaining(reached) => {
                 let (thermo, now) = (&tick.thermo, tick.until);
                 let request = DueRequest { rules, thermo, now, reached, limit };
-                (self.retention_due(tenant, &request).0, 0)
+                let (due, _) = self.retention_due(tenant, &request);
+                (self.with_expired(tenant, due, &request), 0)
             }
             Stage::Done => (Vec::new(), 0),
         };

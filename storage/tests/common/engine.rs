@@ -93,6 +93,8 @@ pub fn new_memory(id: MemoryId, label: &str) -> NewMemory {
         origin: Origin::default(),
         folds: Vec::new(),
         details: None,
+        times: Default::default(),
+        external_id: None,
     }
 }
 

@@ -8,6 +8,7 @@ use storage::model::edge::{SIMILAR_TO, Suggestion};
 use storage::model::id::KeyId;
 use storage::model::receipt::ReceiptRequest;
 use storage::model::tenant::Role;
+use storage::model::times::TimesPatch;
 
 use crate::common::*;
 
@@ -283,6 +284,7 @@ impl Line {
             min_heat: self.get("min"),
             current_heat: self.get("heat"),
             details: DetailsPatch::default(),
+            times: TimesPatch::default(),
         }
     }
 }

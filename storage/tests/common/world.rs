@@ -7,6 +7,7 @@ use storage::model::analytics::Usage;
 use storage::model::decay::{Decay, heat};
 use storage::model::heat::Anchor;
 use storage::model::receipt::ReceiptRequest;
+use storage::model::times::TimesPatch;
 
 use crate::common::*;
 
@@ -149,8 +150,9 @@ impl World {
                     current_heat: random.chance(20).then(|| random.heat()),
                     details: DetailsPatch {
                         tags: random.chance(20).then(|| random.tags()),
-                        metadata: None,
+                        ..DetailsPatch::default()
                     },
+                    times: TimesPatch::default(),
                 };
                 command(UpdateMemory { id, patch })
             }

@@ -28,7 +28,7 @@ const STOP_WORD_BYTES_MAX: usize = 5;
 /// own tenant take one for the other: access rules compare texts. Not for disk: the hash function
 /// may change with the compiler.
 // Halves: an alignment of 4 bytes saves 4 bytes per entry of an index.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TermHash([u32; 2]);
 
 impl Hash for TermHash {
