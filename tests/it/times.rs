@@ -31,7 +31,10 @@ async fn windows_find_memories_by_when_they_happened() {
     }
     // The words of the query name the time.
     let words = json!({"query": "what was on 5 March 2024?"});
-    assert_eq!(search(&node, words).await[0], "meeting about the budget");
+    let found = node.post("/agent/search", &words).await;
+    let expected = json!({"label": "meeting about the budget", "ranks_first": true});
+    assert_fields(&found[0], expected);
+    assert_eq!(array(&found).iter().filter(|it| it["ranks_first"] == true).count(), 1, "{found}");
     let params = json!({"label": "x", "occurred_at": "some day"});
     node.assert_rejected("/agent/nodes", &params, "occurred_at").await;
 }

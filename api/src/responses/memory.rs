@@ -312,12 +312,12 @@ pub(crate) struct SearchResult {
 impl SearchResult {
     /// `explain` adds every factor of the score, the time window of the query, and what else `results` say.
     pub(crate) fn new(hit: &Hit, results: &SearchResults, explain: bool) -> Self {
-        let created_at = hit.record.memory.created_at;
+        let happened_at = hit.record.memory.happened_at();
         let window = results.window.as_ref().filter(|_| results.window_first);
         Self {
             scored: Scored { memory: (&hit.record).into(), score: hit.score },
             source: hit.via.map(|_| "graph_traversal"),
-            ranks_first: window.is_some_and(|window| window.contains(created_at)),
+            ranks_first: window.is_some_and(|window| window.contains(happened_at)),
             explain: explain.then(|| Explanation::new(hit, results)),
         }
     }

@@ -105,7 +105,7 @@ fn cold_matches(
     window_first: Option<&Window>,
 ) -> usize {
     let is_first = |hit: &&Hit| {
-        window_first.is_none_or(|window| window.contains(hit.record.memory.created_at))
+        window_first.is_none_or(|window| window.contains(hit.record.memory.happened_at()))
     };
     let matches = |(place, factors): (usize, Factors)| {
         let score = factors.fused(weights);
@@ -130,10 +130,10 @@ fn first_of_all(
     first
 }
 
-/// Orders results by score, of equal ones the newest first; those created in `window` come first.
+/// Orders results by score, of equal ones the newest first; those of `window` come first.
 fn order(hits: &mut [Hit], window: Option<&Window>) {
     let is_outside =
-        |hit: &Hit| window.is_some_and(|it| !it.contains(hit.record.memory.created_at));
+        |hit: &Hit| window.is_some_and(|it| !it.contains(hit.record.memory.happened_at()));
     hits.sort_by(|left, right| {
         let by_window = is_outside(left).cmp(&is_outside(right));
         by_window

@@ -116,7 +116,7 @@ impl SearchResults {
     pub fn evidence(&self) -> Option<Evidence> {
         let reading = self.reading?;
         if let Some(window) = self.window.as_ref().filter(|_| self.window_first) {
-            let is_inside = |hit: &Hit| window.contains(hit.record.memory.created_at);
+            let is_inside = |hit: &Hit| window.contains(hit.record.memory.happened_at());
             let has_answer = self.hits.first().is_some_and(is_inside);
             return Some(if has_answer { Evidence::Strong } else { Evidence::None });
         }
