@@ -13,6 +13,7 @@ mod error;
 mod following;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
+mod guard;
 mod host;
 mod limits;
 mod mcp;

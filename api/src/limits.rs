@@ -15,6 +15,9 @@ pub(crate) const TOOL_PAGE_DEFAULT: usize = 20;
 /// Tokens of the context that a tool assembles: by default, and at most.
 pub(crate) const CONTEXT_TOKENS_DEFAULT: usize = 2_000;
 pub(crate) const CONTEXT_TOKENS_MAX: usize = 32_000;
+/// Tokens that a hook of a coding agent returns by default, and the longest text that it sends.
+pub(crate) const HOOK_TOKENS_DEFAULT: usize = 1_000;
+pub(crate) const HOOK_TEXT_BYTES_MAX: usize = 1 << 20;
 /// Time limit of a request of MCP.
 pub(crate) const MCP_DEADLINE: Duration = Duration::from_secs(30);
 /// Time between two reports that a request of MCP goes on.

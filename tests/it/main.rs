@@ -44,6 +44,7 @@ mod fuzz;
 mod graph;
 mod group_commit;
 mod growth;
+mod hooks;
 mod hostile;
 mod hygiene;
 mod idempotency;

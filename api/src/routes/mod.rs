@@ -11,6 +11,7 @@ mod dashboard;
 mod events;
 pub(crate) mod graph;
 mod health;
+mod hooks;
 mod hygiene;
 mod keys;
 mod memories;
@@ -199,6 +200,11 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(search::get_hot_context))
         .routes(routes!(search::list_hottest_memories))
         .routes(routes!(search::load_context))
+        .routes(routes!(hooks::begin_session))
+        .routes(routes!(hooks::submit_prompt))
+        .routes(routes!(hooks::end_tool))
+        .routes(routes!(hooks::end_turn))
+        .routes(routes!(hooks::compact_context))
         .routes(routes!(graph::create_edge, graph::delete_edge))
         .routes(routes!(graph::get_neighbours))
         .routes(routes!(graph::get_graph_status))

@@ -11,7 +11,7 @@ use serde::Serialize;
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
 use storage::model::score::{Evidence, rounded};
-use storage::{Filter, HotRequest, SearchRequest};
+use storage::{Filter, HotRequest, SearchRequest, SearchResults};
 
 use crate::error::{ApiError, ApiResult};
 use crate::service::Session;
@@ -101,24 +101,10 @@ impl Session {
         zone: TimeZone,
         room: usize,
     ) -> ApiResult<ContextText> {
-        let mut context = ContextText { room, ..ContextText::default() };
-        if let Some(query) = query {
-            let request = SearchRequest {
-                query,
-                filter: filter.clone(),
-                home_namespace: home.or(self.caller.namespace.clone()),
-                limit: RELEVANT_MAX,
-                zone: Some(zone),
-                ..SearchRequest::default()
-            };
-            let found = self.search(request).await?;
-            let title = match found.evidence() {
-                Some(Evidence::None) => "## Loosely related",
-                _ => "## Relevant",
-            };
-            context.add(title, found.hits.iter().map(|hit| &hit.record))?;
-            (context.evidence, context.cold_matches) = (found.evidence(), found.cold_matches);
-        }
+        let mut context = match query {
+            Some(query) => self.matching_context(query, filter.clone(), home, zone, room).await?,
+            None => ContextText { room, ..ContextText::default() },
+        };
         let budget_chars = Some(room * CHARS_PER_TOKEN);
         let request = HotRequest { filter, limit: HOT_MAX, budget_chars, ..HotRequest::default() };
         let hot = self.hot_context(request).await?;
@@ -127,6 +113,62 @@ impl Session {
             context.text.push_str("There are no memories yet.\n");
         }
         Ok(context)
+    }
+
+    /// What may answer a query, of at most `room` tokens; without a memory if nothing does. The query itself,
+    /// stored before, answers nothing.
+    pub(crate) async fn evident_context(
+        &self,
+        query: String,
+        filter: Filter,
+        home: Option<String>,
+        zone: TimeZone,
+        room: usize,
+    ) -> ApiResult<ContextText> {
+        let own = query.trim().to_owned();
+        let found = self.context_search(query, filter, home, zone).await?;
+        let mut context = ContextText { room, ..ContextText::default() };
+        let records = found.evident().map(|hit| &hit.record);
+        context.add("## Relevant", records.filter(|it| it.memory.label != own))?;
+        Ok(context)
+    }
+
+    /// The part of a context that matches a query.
+    async fn matching_context(
+        &self,
+        query: String,
+        filter: Filter,
+        home: Option<String>,
+        zone: TimeZone,
+        room: usize,
+    ) -> ApiResult<ContextText> {
+        let found = self.context_search(query, filter, home, zone).await?;
+        let mut context = ContextText { room, ..ContextText::default() };
+        let title = match found.evidence() {
+            Some(Evidence::None) => "## Loosely related",
+            _ => "## Relevant",
+        };
+        context.add(title, found.hits.iter().map(|hit| &hit.record))?;
+        (context.evidence, context.cold_matches) = (found.evidence(), found.cold_matches);
+        Ok(context)
+    }
+
+    async fn context_search(
+        &self,
+        query: String,
+        filter: Filter,
+        home: Option<String>,
+        zone: TimeZone,
+    ) -> ApiResult<SearchResults> {
+        let request = SearchRequest {
+            query,
+            filter,
+            home_namespace: home.or(self.caller.namespace.clone()),
+            limit: RELEVANT_MAX,
+            zone: Some(zone),
+            ..SearchRequest::default()
+        };
+        self.search(request).await
     }
 }
 

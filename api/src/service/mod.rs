@@ -4,6 +4,7 @@
 
 pub(crate) mod access;
 pub(crate) mod bulk;
+pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod freshness;
 pub(crate) mod journal;

@@ -115,13 +115,23 @@ impl SearchResults {
     /// before the score, each memory of that time does.
     pub fn evidence(&self) -> Option<Evidence> {
         let reading = self.reading?;
-        if let Some(window) = self.window.as_ref().filter(|_| self.window_first) {
-            let is_inside = |hit: &Hit| window.contains(hit.record.memory.happened_at());
-            let has_answer = self.hits.first().is_some_and(is_inside);
-            return Some(if has_answer { Evidence::Strong } else { Evidence::None });
+        let first = self.hits.iter().take(EVIDENT_HITS);
+        Some(first.map(|hit| self.evidence_of(hit, reading)).max().unwrap_or(Evidence::None))
+    }
+
+    /// The results that may answer the query by themselves; all, if it has no words.
+    pub fn evident(&self) -> impl Iterator<Item = &Hit> {
+        let may_answer =
+            |hit: &&Hit| self.reading.is_none_or(|it| self.evidence_of(hit, it) > Evidence::None);
+        self.hits.iter().filter(may_answer)
+    }
+
+    fn evidence_of(&self, hit: &Hit, reading: Reading) -> Evidence {
+        match self.window.as_ref().filter(|_| self.window_first) {
+            Some(window) if window.contains(hit.record.memory.happened_at()) => Evidence::Strong,
+            Some(_) => Evidence::None,
+            None => hit.factors.as_ref().map_or(Evidence::None, |it| Evidence::of(it, reading)),
         }
-        let first = self.hits.iter().take(EVIDENT_HITS).filter_map(|hit| hit.factors.as_ref());
-        Some(first.map(|factors| Evidence::of(factors, reading)).max().unwrap_or(Evidence::None))
     }
 }
 
