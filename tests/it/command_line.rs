@@ -9,21 +9,21 @@ use std::process::{Child, Command, Output, Stdio};
 use super::*;
 
 /// The command line of a person: an environment, and a file of profiles of its own.
-struct Shell {
+pub struct Shell {
     folder: tempfile::TempDir,
     variables: BTreeMap<&'static str, String>,
 }
 
 impl Shell {
     /// Without a cluster.
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let profiles = folder.path().join("profiles.toml").display().to_string();
         Self { folder, variables: BTreeMap::from([("HEARTH_PROFILES", profiles)]) }
     }
 
     /// With all nodes of a cluster and its admin key.
-    fn of(cluster: &Cluster) -> Self {
+    pub fn of(cluster: &Cluster) -> Self {
         let mut shell = Self::new();
         let urls: Vec<_> = cluster.nodes().map(Node::url).collect();
         shell.set("HEARTH_URL", &urls.join(","));
@@ -32,11 +32,11 @@ impl Shell {
         shell
     }
 
-    fn set(&mut self, name: &'static str, value: &str) {
+    pub fn set(&mut self, name: &'static str, value: &str) {
         self.variables.insert(name, value.to_owned());
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(BINARY);
         for name in ["HEARTH_URL", "HEARTH_CA", "HEARTH_API_KEY", "HEARTH_PROFILE"] {
             command.env_remove(name);
@@ -45,12 +45,12 @@ impl Shell {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub fn run(&self, arguments: &[&str]) -> Output {
         tokio::task::block_in_place(|| self.command(arguments).output().unwrap())
     }
 
     /// What a command printed that succeeds.
-    fn text(&self, arguments: &[&str]) -> String {
+    pub fn text(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{arguments:?}: {error}");
@@ -62,7 +62,7 @@ impl Shell {
     }
 
     /// The exit code and the reason of a command that fails.
-    fn failure(&self, arguments: &[&str]) -> (i32, String) {
+    pub fn failure(&self, arguments: &[&str]) -> (i32, String) {
         let output = self.run(arguments);
         let reason = String::from_utf8(output.stderr).unwrap();
         (output.status.code().unwrap(), reason)

@@ -15,6 +15,7 @@ mod bulk;
 mod check;
 mod clients;
 mod cluster;
+mod coding_agents;
 mod cold_tier;
 mod command_line;
 mod conditions;

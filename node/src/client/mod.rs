@@ -5,6 +5,7 @@ pub(crate) mod access;
 pub(crate) mod connection;
 mod events;
 mod foreign;
+mod hook;
 mod keys;
 mod login;
 mod memories;
@@ -56,6 +57,8 @@ pub(crate) enum AgentCommand {
     Open(open::Open),
     /// Verify an API key, and keep it in a profile
     Login(login::Login),
+    /// Run a hook of a coding agent: reads its JSON from standard input. Never fails and never waits long
+    Hook(hook::Hook),
 }
 
 impl AgentCommand {
@@ -78,6 +81,7 @@ impl AgentCommand {
             Self::Import(import) => import.run().await,
             Self::Open(open) => open.run().await,
             Self::Login(login) => login.run().await,
+            Self::Hook(hook) => hook.run().await,
         }
     }
 }
