@@ -1,7 +1,7 @@
-//! Coding agents start `hearth hook`.
+//! Coding agents start `hearth hook` and `hearth mcp`.
 
-use std::io::Write;
-use std::process::Stdio;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{ChildStdin, ChildStdout, Stdio};
 
 use super::command_line::Shell;
 use super::hooks::recorded;
@@ -64,4 +64,93 @@ async fn hook_never_fails() {
     let more = started.elapsed().saturating_sub(least);
     assert!(more < std::time::Duration::from_secs(3), "{more:?} more than without a wait");
     node.resume();
+}
+
+/// A program that speaks the protocol to `hearth mcp`.
+struct Program {
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    child: std::process::Child,
+}
+
+impl Program {
+    fn start(shell: &Shell, arguments: &[&str]) -> Self {
+        let mut command = shell.command(&[&["mcp"], arguments].concat());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Self { input, output: BufReader::new(output), child }
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        let message = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+        self.line(&message.to_string())
+    }
+
+    /// Sends a line, and reads the next one.
+    fn line(&mut self, line: &str) -> Value {
+        tokio::task::block_in_place(|| {
+            writeln!(self.input, "{line}").unwrap();
+            let mut response = String::new();
+            self.output.read_line(&mut response).unwrap();
+            serde_json::from_str(&response).unwrap()
+        })
+    }
+
+    /// What a tool returns.
+    fn tool(&mut self, name: &str, arguments: Value) -> Value {
+        let response = self.call("tools/call", json!({"name": name, "arguments": arguments}));
+        assert_eq!(response["result"]["isError"], false, "{response}");
+        response["result"]["structuredContent"].clone()
+    }
+
+    /// Ends its input. It must end too.
+    fn end(mut self) {
+        drop(self.input);
+        assert!(tokio::task::block_in_place(|| self.child.wait().unwrap()).success());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_speak_over_standard_input() {
+    let cluster = options().nodes(3).start();
+    let mut program = Program::start(&Shell::of(&cluster), &["--namespace", "home"]);
+    let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"}});
+    let hello = program.call("initialize", hello);
+    assert_eq!(hello["result"]["protocolVersion"], "2025-11-25", "{hello}");
+    let done = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    writeln!(program.input, "{done}\n").unwrap();
+    let first = program.tool("sulcus_remember", json!({"content": "before the crash"}));
+    assert_eq!(first["memory"]["namespace"], "home");
+    // The leader dies, and the first node of the list with it or after it.
+    let leader = cluster.leader().await;
+    cluster.at(leader).kill();
+    program.tool("sulcus_remember", json!({"content": "after the crash"}));
+    if leader != 0 {
+        cluster.at(leader).start();
+        cluster.at(leader).ready().await;
+        cluster.at(0).kill();
+    }
+    let list = program.tool("sulcus_list", json!({}));
+    assert_eq!(list["total"], 2, "each was stored once: {list}");
+    let wrong = program.line("no JSON");
+    assert_eq!((&wrong["error"]["code"], &wrong["id"]), (&json!(-32_700), &Value::Null));
+    let unknown = program.call("no/such", json!({}));
+    assert_eq!((&unknown["error"]["code"], &unknown["id"]), (&json!(-32_601), &json!(7)));
+    program.end();
+    let mut search = Program::start(&Shell::of(&cluster), &["--profile", "search"]);
+    let tools = search.call("tools/list", json!({}));
+    assert_eq!(array(&tools["result"]["tools"]).len(), 2, "{tools}");
+    search.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn program_learns_that_no_node_responds() {
+    let node = options().start();
+    let mut program = Program::start(&Shell::of(&node), &["--timeout", "1"]);
+    node.kill();
+    let failed = program.call("tools/list", json!({}));
+    assert_eq!(failed["error"]["code"], -32_000, "{failed}");
+    assert!(string(&failed["error"]["message"]).contains("no connection"), "{failed}");
+    program.end();
 }

@@ -45,6 +45,22 @@ enum Repeat {
     No,
 }
 
+/// Where a request goes, and what of it is a result.
+struct Target<'a> {
+    method: Method,
+    /// Of the URL, with its query.
+    path: &'a str,
+    repeat: Repeat,
+    /// Whether a response with this status is the result.
+    is_result: fn(StatusCode) -> bool,
+}
+
+impl<'a> Target<'a> {
+    fn new(method: Method, path: &'a str, repeat: Repeat) -> Self {
+        Self { method, path, repeat, is_result: |status| status.is_success() }
+    }
+}
+
 /// An attempt without success.
 struct Attempt {
     failure: Failure,
@@ -137,8 +153,8 @@ impl Connection {
             Ok((headers, response.bytes().await?))
         };
         let build = |request: RequestBuilder| request.json(body);
-        let path = "/agent/search";
-        let (headers, results) = self.send(Method::POST, path, Repeat::Yes, build, read).await?;
+        let to = Target::new(Method::POST, "/api/v1/agent/search", Repeat::Yes);
+        let (headers, results) = self.send(to, build, read).await?;
         Ok((headers, of_interface(&results)?))
     }
 
@@ -197,7 +213,9 @@ impl Connection {
         path: &str,
         build: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<Response, Failure> {
-        self.send(Method::GET, path, Repeat::Yes, build, async |response| Ok(response)).await
+        let path = format!("/api/v1{path}");
+        let to = Target::new(Method::GET, &path, Repeat::Yes);
+        self.send(to, build, async |response| Ok(response)).await
     }
 
     async fn json<T: DeserializeOwned>(
@@ -208,29 +226,51 @@ impl Connection {
         build: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<T, Failure> {
         let read = async |response: Response| response.bytes().await;
-        let body = self.send(method, path, repeat, build, read).await?;
+        let path = format!("/api/v1{path}");
+        let body = self.send(Target::new(method, &path, repeat), build, read).await?;
         // A deletion of a trigger has no body.
         of_interface(if body.is_empty() { b"null" } else { &body[..] })
+    }
+
+    /// Sends a message of MCP, and reads what a node responds: also an error, unless another node may do
+    /// better. `once` is the idempotency key of a message that writes.
+    pub(super) async fn send_message(
+        &self,
+        path: &str,
+        headers: &HeaderMap,
+        body: &str,
+        once: Option<&str>,
+        read: impl AsyncFn(Response) -> reqwest::Result<()>,
+    ) -> Result<(), Failure> {
+        let repeat = if once.is_some() { Repeat::WithKey } else { Repeat::Yes };
+        let is_result = |status: StatusCode| {
+            !status.is_server_error() && status != StatusCode::TOO_MANY_REQUESTS
+        };
+        let build = |request: RequestBuilder| {
+            let request = request.headers(headers.clone()).body(body.to_owned());
+            once.into_iter().fold(request, |request, once| request.header("Idempotency-Key", once))
+        };
+        let to = Target { is_result, ..Target::new(Method::POST, path, repeat) };
+        self.send(to, build, read).await
     }
 
     /// Sends a request until a node responds with success, it makes no sense to repeat it, or the
     /// time is over.
     async fn send<T>(
         &self,
-        method: Method,
-        path: &str,
-        repeat: Repeat,
+        to: Target<'_>,
         build: impl Fn(RequestBuilder) -> RequestBuilder,
         read: impl AsyncFn(Response) -> reqwest::Result<T>,
     ) -> Result<T, Failure> {
+        let Target { method, path, repeat, is_result } = to;
         let started = Instant::now();
         loop {
             let url = &self.urls[self.at.get() % self.urls.len()];
-            let request = self.client.request(method.clone(), format!("{url}/api/v1{path}"));
+            let request = self.client.request(method.clone(), format!("{url}{path}"));
             let request = build(request.bearer_auth(&self.key));
             let attempt = async {
                 match request.send().await {
-                    Ok(response) if response.status().is_success() => {
+                    Ok(response) if is_result(response.status()) => {
                         read(response).await.map_err(|error| Attempt::of_error(url, &error))
                     }
                     Ok(response) => Err(Attempt::of_response(response).await),

@@ -8,6 +8,7 @@ mod foreign;
 mod hook;
 mod keys;
 mod login;
+mod mcp;
 mod memories;
 mod memory;
 mod open;
@@ -59,6 +60,8 @@ pub(crate) enum AgentCommand {
     Login(login::Login),
     /// Run a hook of a coding agent: reads its JSON from standard input. Never fails and never waits long
     Hook(hook::Hook),
+    /// Speak the Model Context Protocol on standard input and output, for programs that need that
+    Mcp(mcp::Mcp),
 }
 
 impl AgentCommand {
@@ -82,6 +85,7 @@ impl AgentCommand {
             Self::Open(open) => open.run().await,
             Self::Login(login) => login.run().await,
             Self::Hook(hook) => hook.run().await,
+            Self::Mcp(mcp) => mcp.run().await,
         }
     }
 }
