@@ -1,4 +1,4 @@
-//! Coding agents start `hearth hook` and `hearth mcp`.
+//! Coding agents start `hearth hook` and `hearth mcp`, from files that `hearth agents install` has written.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Stdio};
@@ -153,4 +153,55 @@ async fn program_learns_that_no_node_responds() {
     assert_eq!(failed["error"]["code"], -32_000, "{failed}");
     assert!(string(&failed["error"]["message"]).contains("no connection"), "{failed}");
     program.end();
+}
+
+/// Files of people stay as they are, but for what is installed.
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_are_installed_and_removed() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name);
+    let mut shell = Shell::new();
+    shell.set("HOME", home.path().to_str().unwrap());
+    let json_of = |name: &str| -> Value {
+        serde_json::from_str(&std::fs::read_to_string(path(name)).unwrap()).unwrap()
+    };
+    let own = json!({"model": "opus", "hooks": {"Stop": [{"hooks": [
+        {"type": "command", "command": "say done"}]}]}});
+    std::fs::create_dir_all(path(".claude")).unwrap();
+    std::fs::write(path(".claude/settings.json"), own.to_string()).unwrap();
+    std::fs::create_dir_all(path(".codex")).unwrap();
+    let config = "# mine\nmodel = \"m\"\n\n[mcp_servers.other]\ncommand = \"other\"\n";
+    std::fs::write(path(".codex/config.toml"), config).unwrap();
+    for _ in 0..2 {
+        for agent in ["claude-code", "codex"] {
+            let said = shell.text(&["agents", "install", agent]);
+            assert!(said.contains("anew") && said.contains("hearth login"), "{said}");
+        }
+        let settings = json_of(".claude/settings.json");
+        let prompt = array(&settings["hooks"]["UserPromptSubmit"]);
+        let command = string(&prompt[0]["hooks"][0]["command"]);
+        assert!(command.ends_with("\" hook prompt") && command.contains('/'), "{command}");
+        let stop = array(&settings["hooks"]["Stop"]);
+        assert_eq!((prompt.len(), stop.len(), &settings["model"]), (1, 2, &json!("opus")));
+        let server = &json_of(".claude.json")["mcpServers"]["hearth"];
+        assert_eq!(server["args"], json!(["mcp"]));
+        assert_eq!(array(&json_of(".codex/hooks.json")["hooks"]["Stop"]).len(), 1);
+        let codex = std::fs::read_to_string(path(".codex/config.toml")).unwrap();
+        assert!(codex.starts_with(config.trim_end()), "{codex}");
+        let table: toml::Table = codex.parse().unwrap();
+        assert_eq!(table["mcp_servers"]["hearth"]["args"][0].as_str(), Some("mcp"));
+    }
+    // The commands of the files are those of this program.
+    let settings = json_of(".claude/settings.json");
+    let command = string(&settings["hooks"]["SessionStart"][0]["hooks"][0]["command"]).to_owned();
+    let ran = std::process::Command::new("sh").args(["-c", &command]).stdin(Stdio::null()).output();
+    assert!(ran.unwrap().status.success(), "{command}");
+    for agent in ["claude-code", "codex"] {
+        shell.text(&["agents", "remove", agent]);
+    }
+    assert_eq!(json_of(".claude/settings.json"), own);
+    assert_eq!(std::fs::read_to_string(path(".codex/config.toml")).unwrap(), config);
+    std::fs::write(path(".claude/settings.json"), "{ no JSON").unwrap();
+    let (_, reason) = shell.failure(&["agents", "install", "claude-code"]);
+    assert!(reason.contains("settings.json"), "{reason}");
 }

@@ -2,6 +2,7 @@
 //! through the public listener of any node, with an API key.
 
 pub(crate) mod access;
+mod agents;
 pub(crate) mod connection;
 mod events;
 mod foreign;
@@ -58,6 +59,9 @@ pub(crate) enum AgentCommand {
     Open(open::Open),
     /// Verify an API key, and keep it in a profile
     Login(login::Login),
+    /// Let coding agents of this machine remember: install hooks and tools, or remove them
+    #[command(subcommand)]
+    Agents(agents::Agents),
     /// Run a hook of a coding agent: reads its JSON from standard input. Never fails and never waits long
     Hook(hook::Hook),
     /// Speak the Model Context Protocol on standard input and output, for programs that need that
@@ -84,6 +88,7 @@ impl AgentCommand {
             Self::Import(import) => import.run().await,
             Self::Open(open) => open.run().await,
             Self::Login(login) => login.run().await,
+            Self::Agents(agents) => agents.run().await,
             Self::Hook(hook) => hook.run().await,
             Self::Mcp(mcp) => mcp.run().await,
         }
