@@ -322,7 +322,7 @@ async fn tools_are_done_once() {
     assert_eq!(cluster.get("/agent/nodes").await["total"], 1);
 }
 
-/// The document offers the header on each write but those that take no key.
+/// The document offers the header on each write but those that take no key. Hooks capture the same words once.
 #[test]
 fn document_has_the_header_on_every_write() {
     let document = Document::committed();
@@ -335,7 +335,7 @@ fn document_has_the_header_on_every_write() {
         let is_write = operation["responses"].get("504").is_some();
         let is_read = method == Method::GET || has("X-Hearth-Consistency");
         assert_eq!(is_write, !is_read, "{method} {path}");
-        if is_write && !has("Idempotency-Key") {
+        if is_write && !has("Idempotency-Key") && !path.starts_with("/api/v1/hooks/") {
             without.push(string(&operation["operationId"]));
         }
     }

@@ -36,7 +36,7 @@ pub(crate) struct HookInput {
     /// The tool that ran.
     tool_name: Option<HookText>,
     /// What the tool returned. An object with a true `is_error` or `isError`, or an `error`, is a failure.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Value>)]
     tool_response: Option<Value>,
 }
 
