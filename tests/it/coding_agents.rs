@@ -88,8 +88,13 @@ impl Program {
 
     /// Sends a line, and reads the next one.
     fn line(&mut self, line: &str) -> Value {
+        writeln!(self.input, "{line}").unwrap();
+        self.next()
+    }
+
+    /// Reads a line.
+    fn next(&mut self) -> Value {
         tokio::task::block_in_place(|| {
-            writeln!(self.input, "{line}").unwrap();
             let mut response = String::new();
             self.output.read_line(&mut response).unwrap();
             serde_json::from_str(&response).unwrap()
@@ -144,14 +149,50 @@ async fn programs_speak_over_standard_input() {
     search.end();
 }
 
+/// A message of the revision without `initialize`.
+fn of_new_revision(params: Value) -> Value {
+    let mut params = params;
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    params
+}
+
+/// A subscription lasts longer than any request, moves to another node, and ends with the program.
+#[tokio::test(flavor = "multi_thread")]
+async fn subscriptions_go_on_at_another_node() {
+    let cluster = options().nodes(3).start();
+    let mut program = Program::start(&Shell::of(&cluster), &["--timeout", "1"]);
+    let memory = cluster.store(&labelled("first text")).await;
+    let address = format!("hearth://memories/{memory}");
+    let listen = of_new_revision(json!({"notifications": {"resourceSubscriptions": [address]}}));
+    let begun = program.call("subscriptions/listen", listen);
+    assert_eq!(begun["method"], "notifications/subscriptions/acknowledged", "{begun}");
+    // Longer than its requests may take.
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    cluster.at(0).kill();
+    let again = program.next();
+    assert_eq!(again["method"], begun["method"], "{again}");
+    let change = json!({"label": "second text"});
+    cluster.at(1).patch(&format!("/agent/nodes/{memory}"), &change).await;
+    let changed = program.next();
+    assert_eq!(changed["params"]["uri"], address, "{changed}");
+    program.end();
+}
+
+/// A program begins soon without a cluster: it waits for the lists of its servers.
 #[tokio::test(flavor = "multi_thread")]
 async fn program_learns_that_no_node_responds() {
     let node = options().start();
-    let mut program = Program::start(&Shell::of(&node), &["--timeout", "1"]);
+    let mut program = Program::start(&Shell::of(&node), &["--timeout", "120"]);
     node.kill();
+    let started = std::time::Instant::now();
     let failed = program.call("tools/list", json!({}));
+    assert!(started.elapsed() < std::time::Duration::from_secs(60));
     assert_eq!(failed["error"]["code"], -32_000, "{failed}");
-    assert!(string(&failed["error"]["message"]).contains("no connection"), "{failed}");
+    assert!(string(&failed["error"]["message"]).contains("no node responded"), "{failed}");
     program.end();
 }
 

@@ -232,16 +232,15 @@ impl Connection {
         of_interface(if body.is_empty() { b"null" } else { &body[..] })
     }
 
-    /// Sends a message of MCP, and reads what a node responds: also an error, unless another node may do
-    /// better. `once` is the idempotency key of a message that writes.
+    /// Sends a message of MCP. Returns what a node responds: also an error, unless another node may do better.
+    /// `once` is the idempotency key of a message that writes.
     pub(super) async fn send_message(
         &self,
         path: &str,
         headers: &HeaderMap,
         body: &str,
         once: Option<&str>,
-        read: impl AsyncFn(Response) -> reqwest::Result<()>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Response, Failure> {
         let repeat = if once.is_some() { Repeat::WithKey } else { Repeat::Yes };
         let is_result = |status: StatusCode| {
             !status.is_server_error() && status != StatusCode::TOO_MANY_REQUESTS
@@ -251,7 +250,12 @@ impl Connection {
             once.into_iter().fold(request, |request, once| request.header("Idempotency-Key", once))
         };
         let to = Target { is_result, ..Target::new(Method::POST, path, repeat) };
-        self.send(to, build, read).await
+        self.send(to, build, async |response| Ok(response)).await
+    }
+
+    /// Sends the next request to another node.
+    pub(super) fn leave_node(&self) {
+        self.at.set((self.at.get() + 1) % self.urls.len());
     }
 
     /// Sends a request until a node responds with success, it makes no sense to repeat it, or the
@@ -295,7 +299,7 @@ impl Connection {
                 }
                 return Err(failure);
             }
-            self.at.set((self.at.get() + 1) % self.urls.len());
+            self.leave_node();
             tokio::time::sleep(pause).await;
         }
     }

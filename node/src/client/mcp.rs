@@ -1,6 +1,9 @@
 //! `hearth mcp`: the Model Context Protocol on standard input and output, for programs that start their servers
 //! as processes. Each message goes to a node, and to the next one if that does not respond.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use clap::Args;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -10,7 +13,9 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, Stdout};
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::timeout;
 use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::client::access::Access;
@@ -21,6 +26,10 @@ use crate::failure::Failure;
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Messages that wait for a node at the same time. Further ones wait to be read.
 const MESSAGES_MAX: usize = 32;
+/// Time for the response to a message that calls no tool: a program reads lists before a person can work.
+const WAIT: Duration = Duration::from_secs(3);
+/// Nodes that may end a response in the middle, before the message fails.
+const READS_MAX: usize = 3;
 /// The JSON-RPC error for a message that no node has responded to.
 const NO_RESPONSE: i32 = -32_000;
 const PARSE_ERROR: i32 = -32_700;
@@ -51,6 +60,10 @@ struct Proxy {
     namespace: Option<HeaderValue>,
     /// The revision that `initialize` has agreed on.
     version: Mutex<Option<String>>,
+    /// What cancels the messages without a response, by their ids in JSON.
+    running: Mutex<HashMap<String, CancellationToken>>,
+    /// Cancels the subscriptions.
+    end: CancellationToken,
     out: AsyncMutex<Stdout>,
 }
 
@@ -66,6 +79,8 @@ impl Mcp {
             path: format!("/mcp{query}"),
             namespace,
             version: Mutex::default(),
+            running: Mutex::default(),
+            end: CancellationToken::new(),
             out: AsyncMutex::new(tokio::io::stdout()),
         };
         let lines = LinesCodec::new_with_max_length(MESSAGE_BYTES_MAX);
@@ -80,7 +95,8 @@ impl Mcp {
                 Some(()) = passed.next() => {}
             }
         }
-        // The program has said all, and reads what is still to come.
+        // The program has said all, and reads what is still to come. Subscriptions have no end of their own.
+        proxy.end.cancel();
         while passed.next().await.is_some() {}
         Ok(())
     }
@@ -97,20 +113,47 @@ impl Proxy {
         let Ok(parsed) = serde_json::from_str::<Value>(&message) else {
             return self.error(&Value::Null, PARSE_ERROR, "the line is no JSON").await;
         };
-        let is_initialize = parsed["method"] == "initialize";
-        // What a tool of memories stores, it stores once. The tools of a graph find out by themselves.
-        let tool = parsed["params"]["name"].as_str().filter(|_| parsed["method"] == "tools/call");
-        let once =
-            tool.filter(|tool| tool.starts_with("sulcus_")).map(|_| Uuid::new_v4().to_string());
-        let read = async |response: Response| self.read(response, is_initialize).await;
-        let headers = self.headers(&parsed);
-        let sent =
-            self.connection.send_message(&self.path, &headers, &message, once.as_deref(), read);
-        if let Err(failure) = sent.await
+        if parsed["method"] == "notifications/cancelled" {
+            let id = parsed["params"]["requestId"].to_string();
+            let running = self.running.lock().get(&id).cloned();
+            return running.iter().for_each(CancellationToken::cancel);
+        }
+        let cancelled = match parsed["method"].as_str() {
+            Some("subscriptions/listen") => self.end.child_token(),
+            _ => CancellationToken::new(),
+        };
+        let id = parsed["id"].to_string();
+        self.running.lock().insert(id.clone(), cancelled.clone());
+        let exchanged = cancelled.run_until_cancelled(self.exchange(&message, &parsed)).await;
+        self.running.lock().remove(&id);
+        if let Some(Err(failure)) = exchanged
             && !parsed["id"].is_null()
         {
             self.error(&parsed["id"], NO_RESPONSE, &failure.to_string()).await;
         }
+    }
+
+    /// Sends a message to a node, and passes what it responds on to the program. If a response ends in the
+    /// middle, another node gets the message.
+    async fn exchange(&self, message: &str, parsed: &Value) -> Result<(), Failure> {
+        let method = parsed["method"].as_str().unwrap_or_default();
+        // What a tool of memories stores, it stores once. The tools of a graph find out by themselves.
+        let tool = parsed["params"]["name"].as_str().filter(|_| method == "tools/call");
+        let once =
+            tool.filter(|tool| tool.starts_with("sulcus_")).map(|_| Uuid::new_v4().to_string());
+        let headers = self.headers(parsed);
+        for _ in 0..READS_MAX {
+            let sent = self.connection.send_message(&self.path, &headers, message, once.as_deref());
+            let response = match tool {
+                Some(_) => sent.await?,
+                None => timeout(WAIT, sent).await.map_err(|_| "no node responded in time")??,
+            };
+            if self.read(response, method == "initialize").await.is_ok() {
+                return Ok(());
+            }
+            self.connection.leave_node();
+        }
+        Err("each node ended its response in the middle".into())
     }
 
     /// The headers by which the protocol over HTTP repeats parts of a message.
