@@ -196,6 +196,8 @@ async fn program_learns_that_no_node_responds() {
     program.end();
 }
 
+const AGENTS: [&str; 3] = ["claude-code", "codex", "opencode"];
+
 /// Files of people stay as they are, but for what is installed.
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_are_installed_and_removed() {
@@ -203,6 +205,9 @@ async fn agents_are_installed_and_removed() {
     let path = |name: &str| home.path().join(name);
     let mut shell = Shell::new();
     shell.set("HOME", home.path().to_str().unwrap());
+    for variable in ["CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME"] {
+        shell.set(variable, "");
+    }
     let json_of = |name: &str| -> Value {
         serde_json::from_str(&std::fs::read_to_string(path(name)).unwrap()).unwrap()
     };
@@ -213,8 +218,11 @@ async fn agents_are_installed_and_removed() {
     std::fs::create_dir_all(path(".codex")).unwrap();
     let config = "# mine\nmodel = \"m\"\n\n[mcp_servers.other]\ncommand = \"other\"\n";
     std::fs::write(path(".codex/config.toml"), config).unwrap();
+    std::fs::create_dir_all(path(".config/opencode")).unwrap();
+    let model = json!({"model": "some/model"});
+    std::fs::write(path(".config/opencode/opencode.json"), model.to_string()).unwrap();
     for _ in 0..2 {
-        for agent in ["claude-code", "codex"] {
+        for agent in AGENTS {
             let said = shell.text(&["agents", "install", agent]);
             assert!(said.contains("anew") && said.contains("hearth login"), "{said}");
         }
@@ -231,17 +239,24 @@ async fn agents_are_installed_and_removed() {
         assert!(codex.starts_with(config.trim_end()), "{codex}");
         let table: toml::Table = codex.parse().unwrap();
         assert_eq!(table["mcp_servers"]["hearth"]["args"][0].as_str(), Some("mcp"));
+        let server = &json_of(".config/opencode/opencode.json")["mcp"]["hearth"];
+        let program = std::fs::canonicalize(BINARY).unwrap();
+        assert_eq!(server["command"], json!([program.to_str(), "mcp"]));
+        let plugin = std::fs::read_to_string(path(".config/opencode/plugins/hearth.js")).unwrap();
+        assert!(plugin.contains(&format!("const PROGRAM = {program:?};")), "{plugin}");
     }
     // The commands of the files are those of this program.
     let settings = json_of(".claude/settings.json");
     let command = string(&settings["hooks"]["SessionStart"][0]["hooks"][0]["command"]).to_owned();
     let ran = std::process::Command::new("sh").args(["-c", &command]).stdin(Stdio::null()).output();
     assert!(ran.unwrap().status.success(), "{command}");
-    for agent in ["claude-code", "codex"] {
+    for agent in AGENTS {
         shell.text(&["agents", "remove", agent]);
     }
     assert_eq!(json_of(".claude/settings.json"), own);
     assert_eq!(std::fs::read_to_string(path(".codex/config.toml")).unwrap(), config);
+    assert_eq!(json_of(".config/opencode/opencode.json"), model);
+    assert!(!path(".config/opencode/plugins/hearth.js").exists());
     std::fs::write(path(".claude/settings.json"), "{ no JSON").unwrap();
     let (_, reason) = shell.failure(&["agents", "install", "claude-code"]);
     assert!(reason.contains("settings.json"), "{reason}");

@@ -17,6 +17,8 @@ const CLAUDE_HOOKS: &str = include_str!("../../../deploy/agents/claude-code/hook
 const CLAUDE_SERVERS: &str = include_str!("../../../deploy/agents/claude-code/.mcp.json");
 const CODEX_HOOKS: &str = include_str!("../../../deploy/agents/codex/hooks.json");
 const CODEX_SERVERS: &str = include_str!("../../../deploy/agents/codex/config.toml");
+const OPENCODE_PLUGIN: &str = include_str!("../../../deploy/agents/opencode/plugins/hearth.js");
+const OPENCODE_SERVERS: &str = include_str!("../../../deploy/agents/opencode/opencode.json");
 /// The program that the files of `deploy/agents` name.
 const PROGRAM: &str = "hearth";
 /// The name of the server of tools, in the files of all agents.
@@ -29,6 +31,8 @@ pub(crate) enum Agent {
     ClaudeCode,
     /// Codex
     Codex,
+    /// opencode
+    Opencode,
 }
 
 #[derive(Subcommand)]
@@ -78,22 +82,38 @@ async fn reach(access: &Access) -> Result<(), Failure> {
 impl Agent {
     /// Changes the files of the agent. Returns their paths.
     fn change(self, home: &Path, program: &str, is_install: bool) -> Result<[PathBuf; 2], String> {
-        match self {
+        let folder = |variable: &str, default: &str| {
+            let named = std::env::var_os(variable).filter(|path| !path.is_empty());
+            named.map_or_else(|| home.join(default), PathBuf::from)
+        };
+        let (hooks, servers) = match self {
             Self::ClaudeCode => {
-                let settings = home.join(".claude/settings.json");
-                change_json(&settings, |all| change_hooks(all, CLAUDE_HOOKS, program, is_install))?;
-                let servers = home.join(".claude.json");
-                change_json(&servers, |all| change_servers(all, program, is_install))?;
-                Ok([settings, servers])
+                let hooks = folder("CLAUDE_CONFIG_DIR", ".claude").join("settings.json");
+                change_json(&hooks, |all| change_hooks(all, CLAUDE_HOOKS, program, is_install))?;
+                let servers = folder("CLAUDE_CONFIG_DIR", "").join(".claude.json");
+                change_json(&servers, |all| {
+                    change_servers(all, CLAUDE_SERVERS, program, is_install)
+                })?;
+                (hooks, servers)
             }
             Self::Codex => {
-                let hooks = home.join(".codex/hooks.json");
+                let own = folder("CODEX_HOME", ".codex");
+                let (hooks, servers) = (own.join("hooks.json"), own.join("config.toml"));
                 change_json(&hooks, |all| change_hooks(all, CODEX_HOOKS, program, is_install))?;
-                let config = home.join(".codex/config.toml");
-                change_toml(&config, program, is_install)?;
-                Ok([hooks, config])
+                change_toml(&servers, program, is_install)?;
+                (hooks, servers)
             }
-        }
+            Self::Opencode => {
+                let own = folder("XDG_CONFIG_HOME", ".config").join("opencode");
+                let (plugin, servers) = (own.join("plugins/hearth.js"), own.join("opencode.json"));
+                change_plugin(&plugin, program, is_install)?;
+                change_json(&servers, |all| {
+                    change_servers(all, OPENCODE_SERVERS, program, is_install)
+                })?;
+                (plugin, servers)
+            }
+        };
+        Ok([hooks, servers])
     }
 
     fn advice(self) -> &'static str {
@@ -102,6 +122,7 @@ impl Agent {
             Self::Codex => {
                 "Start Codex anew, and trust the hooks in /hooks: it remembers from then on."
             }
+            Self::Opencode => "Start opencode anew: it remembers from then on.",
         }
     }
 }
@@ -176,23 +197,43 @@ fn with_program(group: &Value, program: &str) -> Value {
     group
 }
 
+/// Replaces the server of tools among those of an agent. In `source`, one field holds all servers.
 fn change_servers(
     all: &mut Map<String, Value>,
+    source: &str,
     program: &str,
     is_install: bool,
 ) -> Result<(), String> {
-    let source: Value = serde_json::from_str(CLAUDE_SERVERS).map_err(text)?;
-    let entry = all.entry("mcpServers").or_insert_with(|| Value::Object(Map::new()));
-    let servers = entry.as_object_mut().ok_or("\"mcpServers\" is no object")?;
-    servers.remove(SERVER);
-    if is_install {
-        let mut server = source["mcpServers"][SERVER].clone();
-        server["command"] = program.into();
-        servers.insert(SERVER.to_owned(), server);
-    } else if servers.is_empty() {
-        all.remove("mcpServers");
+    let source: Map<String, Value> = serde_json::from_str(source).map_err(text)?;
+    for (field, own) in source {
+        let entry = all.entry(&field).or_insert_with(|| Value::Object(Map::new()));
+        let servers = entry.as_object_mut().ok_or(format!("\"{field}\" is no object"))?;
+        servers.remove(SERVER);
+        if is_install {
+            let mut server = own[SERVER].clone();
+            let command = match &mut server["command"] {
+                Value::Array(words) => &mut words[0],
+                command => command,
+            };
+            *command = program.into();
+            servers.insert(SERVER.to_owned(), server);
+        } else if servers.is_empty() {
+            all.remove(&field);
+        }
     }
     Ok(())
+}
+
+/// Writes the plugin of this program, or removes it.
+fn change_plugin(path: &Path, program: &str, is_install: bool) -> Result<(), String> {
+    if is_install {
+        let line = |program: &str| format!("const PROGRAM = {};", Value::from(program));
+        return write(path, &OPENCODE_PLUGIN.replace(&line(PROGRAM), &line(program)));
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(unusable(path)(error)),
+        _ => Ok(()),
+    }
 }
 
 /// Adds the table of the server to a file of TOML, or removes it. Comments of the file stay: only this table is

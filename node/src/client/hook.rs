@@ -40,7 +40,7 @@ pub(crate) struct Hook {
     #[arg(value_enum)]
     event: Event,
     /// Milliseconds after which it ends without a result
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 300,
+    #[arg(long, value_name = "MILLISECONDS", env = "HEARTH_HOOK_WAIT", default_value_t = 300,
         value_parser = clap::value_parser!(u64).range(1..=TIMEOUT_MILLIS_MAX))]
     wait: u64,
     /// Tokens of the context at most
