@@ -23,7 +23,7 @@ BUILD := deploy/setup/packages.sh && python3 deploy/setup/build.py
 BIN := $(CACHE)/bin/hearth
 DENY := "$(CACHE)/deny/bin/cargo-deny" --log-level error
 
-.PHONY: demo test test-ui test-deploy dashboard lint audit build release image bin install conformance bench bench-large model eval eval-peers soak setup env
+.PHONY: demo test test-ui test-deploy dashboard lint audit build release image bin install conformance adapters bench bench-large model eval eval-peers soak setup env
 
 demo:
 	@$(BUILD) hearth
@@ -84,6 +84,12 @@ conformance: setup
 	@deploy/setup/node.sh "$(CACHE)" tests/conformance conformance
 	@$(LINTING) cargo build --quiet -p tests --features failpoints --bin hearth-under-test
 	@tests/conformance/run.sh "$(CACHE)" $(CARGO_TARGET_DIR)/debug/hearth-under-test
+
+# Real coding agents with three nodes and a model on loopback.
+adapters: setup
+	@deploy/setup/node.sh "$(CACHE)" tests/adapters adapters
+	@$(LINTING) cargo build --quiet -p tests --features failpoints --bin hearth-under-test
+	@PATH="$$(echo "$(CACHE)"/node-*/bin):$$PATH" python3 tests/adapters/run.py "$(CACHE)" $(CARGO_TARGET_DIR)/debug/hearth-under-test
 
 # Builds the dashboard into api/ui/dist, which the binary contains.
 dashboard: setup
