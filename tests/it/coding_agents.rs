@@ -143,7 +143,7 @@ async fn programs_speak_over_standard_input() {
     let unknown = program.call("no/such", json!({}));
     assert_eq!((&unknown["error"]["code"], &unknown["id"]), (&json!(-32_601), &json!(7)));
     program.end();
-    let mut search = Program::start(&Shell::of(&cluster), &["--profile", "search"]);
+    let mut search = Program::start(&Shell::of(&cluster), &["--tools", "search"]);
     let tools = search.call("tools/list", json!({}));
     assert_eq!(array(&tools["result"]["tools"]).len(), 2, "{tools}");
     search.end();

@@ -194,3 +194,20 @@ fn failed(failure: &Failure) -> ExitCode {
     eprintln!("hearth: {failure}");
     failure.exit.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of two options with one name, clap reads one, and gives its value to both.
+    #[test]
+    fn no_command_has_an_option_twice() {
+        let mut commands = vec![Cli::command()];
+        while let Some(command) = commands.pop() {
+            let ids: Vec<_> = command.get_arguments().map(clap::Arg::get_id).collect();
+            let different: std::collections::BTreeSet<_> = ids.iter().collect();
+            assert_eq!(ids.len(), different.len(), "{}: {ids:?}", command.get_name());
+            commands.extend(command.get_subcommands().cloned());
+        }
+    }
+}

@@ -44,8 +44,8 @@ const NAMESPACE: HeaderName = HeaderName::from_static("x-namespace");
 #[derive(Args)]
 pub(crate) struct Mcp {
     /// Which tools: memories, knowledge-graph or search; by default those of the node
-    #[arg(long)]
-    profile: Option<String>,
+    #[arg(long, value_name = "PROFILE")]
+    tools: Option<String>,
     /// The namespace in which the tools store and search, if a call names none
     #[arg(long)]
     namespace: Option<String>,
@@ -73,7 +73,7 @@ impl Mcp {
         let namespace = connection.namespace(self.namespace);
         let namespace = namespace.map(|name| HeaderValue::from_str(&name)).transpose();
         let namespace = namespace.map_err(|_| "--namespace has signs that no header has")?;
-        let query = self.profile.map_or_else(String::new, |profile| format!("?profile={profile}"));
+        let query = self.tools.map_or_else(String::new, |profile| format!("?profile={profile}"));
         let proxy = Proxy {
             connection,
             path: format!("/mcp{query}"),
