@@ -243,8 +243,20 @@ async fn agents_are_installed_and_removed() {
         let program = std::fs::canonicalize(BINARY).unwrap();
         assert_eq!(server["command"], json!([program.to_str(), "mcp"]));
         let plugin = std::fs::read_to_string(path(".config/opencode/plugins/hearth.js")).unwrap();
-        assert!(plugin.contains(&format!("const PROGRAM = {program:?};")), "{plugin}");
+        assert!(plugin.contains(&format!("OPTIONS] = [{program:?}];")), "{plugin}");
     }
+    // Hooks and tools use the profile that the installation names.
+    for agent in AGENTS {
+        shell.text(&["agents", "install", agent, "--profile", "work"]);
+    }
+    let command = json_of(".codex/hooks.json")["hooks"]["Stop"][0]["hooks"][0]["command"].clone();
+    assert!(string(&command).ends_with(" hook stop --profile \"work\""), "{command}");
+    let codex = std::fs::read_to_string(path(".codex/config.toml")).unwrap();
+    assert!(codex.contains(r#"args = ["mcp","--profile","work"]"#), "{codex}");
+    let server = &json_of(".claude.json")["mcpServers"]["hearth"];
+    assert_eq!(server["args"], json!(["mcp", "--profile", "work"]));
+    let plugin = std::fs::read_to_string(path(".config/opencode/plugins/hearth.js")).unwrap();
+    assert!(plugin.contains(r#","--profile","work"];"#), "{plugin}");
     // The commands of the files are those of this program.
     let settings = json_of(".claude/settings.json");
     let command = string(&settings["hooks"]["SessionStart"][0]["hooks"][0]["command"]).to_owned();

@@ -77,6 +77,11 @@ impl Access {
     }
 
     /// The profile, unless other URLs are named: its key is for its own cluster only.
+    /// The profile that the command names.
+    pub(crate) fn profile_name(&self) -> Option<&str> {
+        self.profile.as_deref()
+    }
+
     fn profile(&self) -> Result<Option<Profile>, String> {
         if !self.urls.is_empty() && self.profile.is_none() {
             return Ok(None);

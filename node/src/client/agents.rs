@@ -53,23 +53,41 @@ pub(crate) enum Agents {
 
 impl Agents {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let (agent, access) = match self {
+        let (agent, access) = match &self {
             Self::Install { agent, access } => (agent, Some(access)),
             Self::Remove { agent } => (agent, None),
         };
         let home = std::env::home_dir().ok_or("there is no home folder")?;
         let program = std::env::current_exe().map_err(cannot("find this program"))?;
-        let program = program.to_str().ok_or("the path of this program is not UTF-8")?;
-        for path in agent.change(&home, program, access.is_some())? {
+        let program = Program {
+            path: program.to_str().ok_or("the path of this program is not UTF-8")?,
+            profile: access.and_then(Access::profile_name),
+        };
+        for path in agent.change(&home, &program, access.is_some())? {
             println!("{}", path.display());
         }
         let Some(access) = access else { return Ok(()) };
         println!("{}", agent.advice());
         // The hooks say nothing if they reach no cluster.
-        if let Err(failure) = reach(&access).await {
+        if let Err(failure) = reach(access).await {
             println!("Before that, sign in with `hearth login`: {failure}");
         }
         Ok(())
+    }
+}
+
+/// What the agents run.
+struct Program<'a> {
+    /// Agents have other search paths than shells.
+    path: &'a str,
+    profile: Option<&'a str>,
+}
+
+impl Program<'_> {
+    /// The words of a command: this program, `arguments`, and the options that name the cluster.
+    fn words<'a>(&'a self, arguments: &[&'a str]) -> Vec<&'a str> {
+        let options = self.profile.iter().flat_map(|name| ["--profile", name]);
+        [self.path].into_iter().chain(arguments.iter().copied()).chain(options).collect()
     }
 }
 
@@ -81,7 +99,12 @@ async fn reach(access: &Access) -> Result<(), Failure> {
 
 impl Agent {
     /// Changes the files of the agent. Returns their paths.
-    fn change(self, home: &Path, program: &str, is_install: bool) -> Result<[PathBuf; 2], String> {
+    fn change(
+        self,
+        home: &Path,
+        program: &Program<'_>,
+        is_install: bool,
+    ) -> Result<[PathBuf; 2], String> {
         let folder = |variable: &str, default: &str| {
             let named = std::env::var_os(variable).filter(|path| !path.is_empty());
             named.map_or_else(|| home.join(default), PathBuf::from)
@@ -149,7 +172,7 @@ fn change_json(
 fn change_hooks(
     all: &mut Map<String, Value>,
     source: &str,
-    program: &str,
+    program: &Program<'_>,
     is_install: bool,
 ) -> Result<(), String> {
     let source: Value = serde_json::from_str(source).map_err(text)?;
@@ -186,12 +209,15 @@ fn is_own(group: &Value) -> bool {
     })
 }
 
-/// A group of hooks that runs the program at a path: agents have other search paths than shells.
-fn with_program(group: &Value, program: &str) -> Value {
+/// A group of hooks that runs this program.
+fn with_program(group: &Value, program: &Program<'_>) -> Value {
     let mut group = group.clone();
     for hook in group["hooks"].as_array_mut().into_iter().flatten() {
-        if let Some(arguments) = hook["command"].as_str().and_then(|it| it.strip_prefix(PROGRAM)) {
-            hook["command"] = format!("\"{program}\"{arguments}").into();
+        let arguments = hook["command"].as_str().and_then(|it| it.strip_prefix(PROGRAM));
+        if let Some(arguments) = arguments.map(str::to_owned) {
+            let options =
+                program.profile.map_or_else(String::new, |it| format!(" --profile \"{it}\""));
+            hook["command"] = format!("\"{}\"{arguments}{options}", program.path).into();
         }
     }
     group
@@ -201,7 +227,7 @@ fn with_program(group: &Value, program: &str) -> Value {
 fn change_servers(
     all: &mut Map<String, Value>,
     source: &str,
-    program: &str,
+    program: &Program<'_>,
     is_install: bool,
 ) -> Result<(), String> {
     let source: Map<String, Value> = serde_json::from_str(source).map_err(text)?;
@@ -211,11 +237,12 @@ fn change_servers(
         servers.remove(SERVER);
         if is_install {
             let mut server = own[SERVER].clone();
-            let command = match &mut server["command"] {
-                Value::Array(words) => &mut words[0],
-                command => command,
-            };
-            *command = program.into();
+            let words = program.words(&["mcp"]);
+            if server["command"].is_array() {
+                server["command"] = words.into();
+            } else {
+                (server["command"], server["args"]) = (words[0].into(), words[1..].into());
+            }
             servers.insert(SERVER.to_owned(), server);
         } else if servers.is_empty() {
             all.remove(&field);
@@ -225,10 +252,11 @@ fn change_servers(
 }
 
 /// Writes the plugin of this program, or removes it.
-fn change_plugin(path: &Path, program: &str, is_install: bool) -> Result<(), String> {
+fn change_plugin(path: &Path, program: &Program<'_>, is_install: bool) -> Result<(), String> {
     if is_install {
-        let line = |program: &str| format!("const PROGRAM = {};", Value::from(program));
-        return write(path, &OPENCODE_PLUGIN.replace(&line(PROGRAM), &line(program)));
+        let line = |words: &[&str]| format!("[PROGRAM, ...OPTIONS] = {};", Value::from(words));
+        let own = OPENCODE_PLUGIN.replace(&line(&[PROGRAM]), &line(&program.words(&[])));
+        return write(path, &own);
     }
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(unusable(path)(error)),
@@ -238,7 +266,7 @@ fn change_plugin(path: &Path, program: &str, is_install: bool) -> Result<(), Str
 
 /// Adds the table of the server to a file of TOML, or removes it. Comments of the file stay: only this table is
 /// written.
-fn change_toml(path: &Path, program: &str, is_install: bool) -> Result<(), String> {
+fn change_toml(path: &Path, program: &Program<'_>, is_install: bool) -> Result<(), String> {
     let content = content_of(path)?;
     let _: Table = content.parse().map_err(unusable(path))?;
     let heading = format!("[mcp_servers.{SERVER}]");
@@ -249,8 +277,10 @@ fn change_toml(path: &Path, program: &str, is_install: bool) -> Result<(), Strin
     }
     let mut after = lines.join("\n").trim_end().to_owned();
     if is_install {
-        let quoted = Value::from(program).to_string();
-        let table = CODEX_SERVERS.replace(&format!("\"{PROGRAM}\"\n"), &format!("{quoted}\n"));
+        let words = program.words(&["mcp"]);
+        let (path, arguments) = (Value::from(words[0]), Value::from(&words[1..]));
+        let table = CODEX_SERVERS.replace(&format!("\"{PROGRAM}\"\n"), &format!("{path}\n"));
+        let table = table.replace("[\"mcp\"]", &arguments.to_string());
         after = format!("{after}\n\n{}", table.trim_end());
     }
     let after = after.trim_start().to_owned() + "\n";

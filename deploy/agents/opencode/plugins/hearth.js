@@ -3,7 +3,7 @@
 
 import { spawn } from "node:child_process";
 
-const PROGRAM = "hearth";
+const [PROGRAM, ...OPTIONS] = ["hearth"];
 
 /** What the model reads, of what a hook prints; undefined if that is nothing. */
 function contextOf(output) {
@@ -17,7 +17,7 @@ function contextOf(output) {
 /** Runs a hook. Without the program, there is no context. */
 function hook(event, input) {
   return new Promise((resolve) => {
-    const child = spawn(PROGRAM, ["hook", event], { stdio: ["pipe", "pipe", "ignore"] });
+    const child = spawn(PROGRAM, ["hook", event, ...OPTIONS], { stdio: ["pipe", "pipe", "ignore"] });
     let output = "";
     child.on("error", () => resolve(undefined));
     child.on("close", () => resolve(contextOf(output)));
