@@ -1,6 +1,7 @@
 //! Coding agents start `hearth hook` and `hearth mcp`, from files that `hearth agents install` has written.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{ChildStdin, ChildStdout, Stdio};
 
 use super::command_line::Shell;
@@ -214,7 +215,9 @@ async fn agents_are_installed_and_removed() {
     let own = json!({"model": "opus", "hooks": {"Stop": [{"hooks": [
         {"type": "command", "command": "say done"}]}]}});
     std::fs::create_dir_all(path(".claude")).unwrap();
-    std::fs::write(path(".claude/settings.json"), own.to_string()).unwrap();
+    // Some people keep their settings elsewhere.
+    std::fs::write(path("settings of mine"), own.to_string()).unwrap();
+    std::os::unix::fs::symlink(path("settings of mine"), path(".claude/settings.json")).unwrap();
     std::fs::create_dir_all(path(".codex")).unwrap();
     let config = "# mine\nmodel = \"m\"\n\n[mcp_servers.other]\ncommand = \"other\"\n";
     std::fs::write(path(".codex/config.toml"), config).unwrap();
@@ -244,6 +247,11 @@ async fn agents_are_installed_and_removed() {
         assert_eq!(server["command"], json!([program.to_str(), "mcp"]));
         let plugin = std::fs::read_to_string(path(".config/opencode/plugins/hearth.js")).unwrap();
         assert!(plugin.contains(&format!("OPTIONS] = [{program:?}];")), "{plugin}");
+    }
+    assert!(path(".claude/settings.json").is_symlink());
+    for file in [".claude.json", "settings of mine", ".codex/config.toml"] {
+        let mode = std::fs::metadata(path(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "others read {file}");
     }
     // Hooks and tools use the profile that the installation names.
     for agent in AGENTS {

@@ -38,7 +38,7 @@ pub(crate) struct Access {
     key_file: Option<PathBuf>,
     /// Profile that `hearth login` wrote; by default the current one
     #[arg(long, value_name = "NAME", env = "HEARTH_PROFILE", global = true)]
-    profile: Option<String>,
+    pub(super) profile: Option<String>,
     /// Time zone of days such as "yesterday" in a query, as Europe/Berlin; by default UTC
     #[arg(long, value_name = "ZONE", env = "HEARTH_TIMEZONE", global = true)]
     timezone: Option<String>,
@@ -77,11 +77,6 @@ impl Access {
     }
 
     /// The profile, unless other URLs are named: its key is for its own cluster only.
-    /// The profile that the command names.
-    pub(crate) fn profile_name(&self) -> Option<&str> {
-        self.profile.as_deref()
-    }
-
     fn profile(&self) -> Result<Option<Profile>, String> {
         if !self.urls.is_empty() && self.profile.is_none() {
             return Ok(None);

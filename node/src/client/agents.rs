@@ -61,7 +61,7 @@ impl Agents {
         let program = std::env::current_exe().map_err(cannot("find this program"))?;
         let program = Program {
             path: program.to_str().ok_or("the path of this program is not UTF-8")?,
-            profile: access.and_then(Access::profile_name),
+            profile: access.and_then(|access| access.profile.as_deref()),
         };
         for path in agent.change(&home, &program, access.is_some())? {
             println!("{}", path.display());
@@ -298,9 +298,13 @@ fn content_of(path: &Path) -> Result<String, String> {
     }
 }
 
+/// Replaces a file, at the end of its link if it is one. Agents keep keys in such files: only the owner may read
+/// it.
 fn write(path: &Path, content: &str) -> Result<(), String> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(unusable(folder))?;
     }
-    storage::file::replace(path, content.as_bytes()).map_err(text)
+    let linked = std::fs::canonicalize(path);
+    let path = linked.as_deref().unwrap_or(path);
+    storage::file::replace_secret(path, content.as_bytes()).map_err(text)
 }
