@@ -26,7 +26,7 @@ use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::limits::{DRAIN_BYTES_MAX, DRAIN_TIME};
 use crate::request_log::Ended;
 use crate::requests::context_of;
-use crate::requests::headers::{NAMESPACE, idempotency_key, if_match};
+use crate::requests::headers::{NAMESPACE, idempotency_key, precondition};
 use crate::responses::name_request;
 use crate::spans::{self, trace_id};
 
@@ -55,7 +55,7 @@ pub(crate) async fn around(State(app): State<App>, mut request: Request, next: N
         .map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
     let method = name_of(request.method());
     let started = Instant::now();
-    let precondition = if_match(request.headers());
+    let precondition = precondition(request.headers());
     let (once, rejection) = match once(&request) {
         Ok(once) => (once, None),
         Err(error) => (None, Some(error)),

@@ -339,7 +339,8 @@ fn inline(value: &mut Value, named: &Value) {
 
 /// The header of writes that change what there is.
 fn if_match() -> Parameter {
-    let text = "`ETag` of the resource as it was read. The write happens only while it has that: else 412.";
+    let text = "`ETag` of the resource as it was read. The write happens only while it has that: else 412. `*` \
+                requires that it exists; `If-None-Match: *` that it does not, for creates with an `external_id`.";
     ParameterBuilder::new()
         .name("If-Match")
         .parameter_in(ParameterIn::Header)

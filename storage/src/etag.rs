@@ -32,16 +32,19 @@ impl Etag {
 pub enum Precondition {
     /// It exists.
     Exists,
+    /// It does not exist.
+    Absent,
     /// It has one of these tags.
     HasOne(#[serde(deserialize_with = "bounded::<ETAGS_MAX, _, _>")] Vec<Etag>),
 }
 
 impl Precondition {
     pub(crate) fn holds(&self, tag: Option<Etag>) -> bool {
-        tag.is_some_and(|tag| match self {
-            Self::Exists => true,
-            Self::HasOne(tags) => tags.contains(&tag),
-        })
+        match self {
+            Self::Exists => tag.is_some(),
+            Self::Absent => tag.is_none(),
+            Self::HasOne(tags) => tag.is_some_and(|tag| tags.contains(&tag)),
+        }
     }
 }
 

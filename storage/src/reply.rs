@@ -352,7 +352,7 @@ pub enum Rejection {
     },
     /// The resource has another tag than the request requires, or has none.
     #[error(
-        "it was changed since, or has no ETag: read it again, and repeat the request with the new one"
+        "it was changed since, exists against If-None-Match, or has no ETag: read it, and repeat the request with its ETag"
     )]
     ConditionFailed,
 }

@@ -36,6 +36,26 @@ async fn second_of_two_editors_is_rejected() {
     change(0, "*", "lost").await.assert_error(412, "condition_failed");
 }
 
+/// Of two creates with one id of the client, one is done, and a replacement requires what was read.
+#[tokio::test]
+async fn named_memory_is_created_once() {
+    let cluster = options().nodes(3).start();
+    let put = async |at: usize, header: (&str, &str), label: &str| {
+        let body = json!({"label": label, "external_id": "notes/plan.md"});
+        let request = cluster.at(at).request(Method::POST, "/agent/nodes");
+        request.header(header.0, header.1).json(&body).send().await
+    };
+    let once = ("If-None-Match", "*");
+    let created = put(1, once, "first").await;
+    assert_eq!(created.status, 201);
+    put(2, once, "lost").await.assert_error(412, "condition_failed");
+    let replaced = put(0, ("If-Match", &tag(&created)), "second").await;
+    put(1, ("If-Match", &tag(&created)), "lost").await.assert_error(412, "condition_failed");
+    assert_ne!(tag(&replaced), tag(&created));
+    assert_eq!(replaced.ok()["label"], "second");
+    put(2, ("If-None-Match", "\"a\""), "lost").await.assert_error(412, "condition_failed");
+}
+
 #[tokio::test]
 async fn every_resource_has_a_tag() {
     let node = options().start();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::HeaderMap;
-use axum::http::header::{IF_MATCH, USER_AGENT};
+use axum::http::header::{IF_MATCH, IF_NONE_MATCH, USER_AGENT};
 use axum::http::request::Parts;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
@@ -146,10 +146,17 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> ApiResult<Option<String>> 
     Ok(key.map(|key| key.0))
 }
 
-/// What `If-Match` requires of the resource. A text that is no tag of this service is that of no resource.
-pub(crate) fn if_match(headers: &HeaderMap) -> Option<Precondition> {
+/// What `If-Match` or `If-None-Match` requires of the resource that a write changes. A text that is no tag of this
+/// service is that of no resource. `If-None-Match` has only `*`; with another value, no resource is right.
+pub(crate) fn precondition(headers: &HeaderMap) -> Option<Precondition> {
     let mut values = headers.get_all(IF_MATCH).iter().peekable();
-    values.peek()?;
+    if values.peek().is_none() {
+        let value = headers.get(IF_NONE_MATCH)?;
+        return Some(match value.as_bytes() {
+            b"*" => Precondition::Absent,
+            _ => Precondition::HasOne(Vec::new()),
+        });
+    }
     let texts: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
     if texts.iter().any(|text| text.trim() == "*") {
         return Some(Precondition::Exists);

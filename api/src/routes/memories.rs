@@ -71,10 +71,9 @@ pub(crate) async fn create_memory(
     let new = body.into_memory(&home, origin)?;
     let done = session.create_memories(vec![new]).await?;
     session.request.set_created(done.value.created());
-    let memory = done.value.memories.into_iter().next().ok_or_else(ApiError::internal)?;
-    let status = if memory.is_duplicate { StatusCode::OK } else { StatusCode::CREATED };
-    let body = WithNotifications::new(memory.into(), &done.notifications);
-    Ok(Success { status, freshness: done.freshness, body })
+    let is_duplicate = done.value.memories.first().is_some_and(|memory| memory.is_duplicate);
+    let status = if is_duplicate { StatusCode::OK } else { StatusCode::CREATED };
+    respond_one(&session, done, status)
 }
 
 /// Get a memory.
@@ -152,11 +151,7 @@ pub(crate) async fn update_memory(
     ValidJson(body): ValidJson<MemoryChanges>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
     let patch = body.into_patch()?;
-    let done = session.update_memory(id, patch).await?;
-    if let Some(Touched::Memory(record)) = done.value.memories.first().map(|first| &first.now) {
-        session.request.set_tag(Etag::of(&record.memory));
-    }
-    respond_one(done, StatusCode::OK)
+    respond_one(&session, session.update_memory(id, patch).await?, StatusCode::OK)
 }
 
 /// Delete a memory. Rejected while it is locked.
@@ -169,7 +164,7 @@ pub(crate) async fn delete_memory(
     MemoryPath(id): MemoryPath,
     _: ValidJson<IgnoredAny>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
-    respond_one(session.delete_memory(id).await?, StatusCode::OK)
+    respond_one(&session, session.delete_memory(id).await?, StatusCode::OK)
 }
 
 /// List memories, the hottest first by default.
@@ -265,12 +260,20 @@ pub(crate) fn respond_one(
 #[utoipa::path(post, path = "/api/v1/agent/nodes/{id}/supersede", tag = "memories",
     params(MemoryPath), request_body = Supersession,
     responses((status = OK, body = WithNotifications<MemoryOrDeleted>), WriteErrors, NotFound))]
+    session: &Session,
 pub(crate) async fn supersede_memory(
     Agent(session): Agent,
     MemoryPath(id): MemoryPath,
     ValidJson(request): ValidJson<Supersession>,
+    if let Touched::Memory(record) = &memory.now {
+        session.request.set_tag(Etag::of(&record.memory));
+    }
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
-    respond_one(session.submit(Supersede { old: id, by: request.by.0 }).await?, StatusCode::OK)
+    respond_one(
+        &session,
+        session.submit(Supersede { old: id, by: request.by.0 }).await?,
+        StatusCode::OK,
+    )
 }
 
 /// Give feedback on a memory.

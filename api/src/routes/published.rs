@@ -173,7 +173,7 @@ async fn change(
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
     let present = session.present_memories(vec![id]).await?;
     let present = present.first().ok_or_else(ApiError::internal)?;
-    respond_one(session.update_memory(id, patch(present)).await?, StatusCode::OK)
+    respond_one(session, session.update_memory(id, patch(present)).await?, StatusCode::OK)
 }
 
 /// Embed a text, as memories are embedded.

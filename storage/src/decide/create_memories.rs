@@ -15,6 +15,8 @@ use crate::decide::counted::Counted;
 use crate::decide::reinforce::reinforce;
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
 use crate::decide::{duplicate, edge, fold, memory, models};
+use crate::error::Result;
+use crate::etag::Etag;
 use crate::new_memory::{CREATE_MAX, NewMemory};
 use crate::reply::{Rejection, Touched, TouchedMemories, TouchedMemory};
 
@@ -36,6 +38,14 @@ impl TenantRule for CreateMemories {
             memories.push(create(context, new, at)?);
         }
         Ok(TouchedMemories { replay_of: None, memories })
+    }
+
+    /// That of a memory whose id its client has given: there may be one.
+    fn tag(&self, context: &mut Context<'_>) -> Result<Option<Etag>> {
+        match &self.0[..] {
+            [one] if one.external_id.is_some() => context.memory_tag(one.id),
+            _ => Ok(None),
+        }
     }
 }
 
