@@ -130,10 +130,7 @@ async fn authenticate(parts: &Parts, app: &App, role: Role) -> ApiResult<Session
     }
     // A request that is rejected at a limit takes no room from those of other keys.
     record_use(parts, app, role);
-    if session.caller.role < role {
-        let message = format!("this key may {} only", permission(session.caller.role));
-        return Err(ApiError::new(ErrorKind::Forbidden, "forbidden", message));
-    }
+    session.check_role(role)?;
     Ok(session)
 }
 
@@ -180,12 +177,4 @@ async fn operator(parts: &Parts, app: &App) -> ApiResult<Operator> {
         request.check_not_once()?;
     }
     Ok(Operator { service: Arc::clone(&app.service), request: Arc::clone(request) })
-}
-
-fn permission(role: Role) -> &'static str {
-    match role {
-        Role::Reader => "read",
-        Role::Agent => "read and write memories",
-        Role::Admin | Role::Operator => "administer its tenant",
-    }
 }

@@ -29,8 +29,9 @@ pub(crate) enum ErrorKind {
     ConditionFailed = 412,
     /// The request, or what it decides to, is too large.
     TooLarge = 413,
-    /// The idempotency key belongs to another request.
-    KeyReused = 422,
+    /// It is understood, but must not be done: the idempotency key belongs to another request, or the guard
+    /// rejects a text.
+    Unprocessable = 422,
     HeadersTooLarge = 431,
     /// Too many requests of a kind.
     TooMany = 429,
@@ -150,9 +151,11 @@ impl From<Rejection> for ApiError {
             }
             Rejection::WrongState(_) => (ErrorKind::Conflict, "wrong_state"),
             Rejection::ConditionFailed => (ErrorKind::ConditionFailed, "condition_failed"),
-            Rejection::KeyReused => (ErrorKind::KeyReused, "idempotency_key_reused"),
+            Rejection::KeyReused => (ErrorKind::Unprocessable, "idempotency_key_reused"),
             Rejection::TooLarge(_) => (ErrorKind::TooLarge, "too_large"),
             Rejection::Setting(fault) => return Self::invalid(fault.name, fault.message),
+            Rejection::ValueRejected => (ErrorKind::Conflict, "value_rejected"),
+            Rejection::GuardChanged => return Self::unavailable("guard_changed", message),
             Rejection::ModelMismatch => return Self::unavailable("model_mismatch", message),
             Rejection::ReceiptsFull => {
                 let error = Self::new(ErrorKind::TooMany, "receipts_full", message);

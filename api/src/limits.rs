@@ -9,6 +9,8 @@ pub const BODY_BYTES_MAX: usize = 2 << 20;
 pub(crate) const FREE_FORM_BYTES_MAX: usize = 64 << 10;
 /// Largest request of MCP. Its parser takes several times as much; the longest label fits.
 pub(crate) const MCP_BYTES_MAX: usize = 256 << 10;
+/// Tenants whose compiled rules of the guard a node keeps.
+pub(crate) const COMPILED_GUARDS_MAX: u64 = 64;
 /// Memories that tools of MCP return by default: of a search, and of a page.
 pub(crate) const TOOL_RESULTS_DEFAULT: usize = 10;
 pub(crate) const TOOL_PAGE_DEFAULT: usize = 20;

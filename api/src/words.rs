@@ -5,6 +5,7 @@ use raft::MemberRole;
 use storage::model::access::Policy;
 use storage::model::audit::{AuditAction, AuditChain};
 use storage::model::duplicate::OnDuplicate;
+use storage::model::guard::{Detection, GuardAction, Trust};
 use storage::model::memory::{DecayClass, MemoryType, Signal, Tier};
 use storage::model::memory::{Defect, FoldReason};
 use storage::model::retention::RetentionAction;
@@ -98,6 +99,9 @@ words! {
     FoldReason: Self::NAMED;
     Defect: Self::NAMED;
     RetentionAction: Self::NAMED;
+    GuardAction: Self::NAMED;
+    Detection: Self::NAMED;
+    Trust: Self::NAMED;
     Signal: Self::NAMED, [
         ("boost", Self::Relevant),
         ("reinforce", Self::Relevant),

@@ -17,6 +17,7 @@ use model::memory::{Memory, MemoryState};
 use model::receipt::{Receipt, ReceiptKey, Retention};
 use model::tenant::{Tenancy, Tenant};
 use model::tick::Tick;
+use model::tombstone::Tombstones;
 use model::trigger::{Delivery, DeliveryId, DeliveryStage, Outbox};
 use model::trigger::{Firings, Trigger};
 use model::vector::Vector;
@@ -109,6 +110,8 @@ pub enum Change {
     MemoryStatePut(TenantId, MemoryId, MemoryState),
     /// The texts that a memory had before.
     VersionsPut(TenantId, MemoryId, Versions),
+    /// Tombstones whose hashes begin with this byte.
+    TombstonesPut(TenantId, u8, Tombstones),
 }
 
 /// The content of one log entry: changes, and the state on which they were decided.
@@ -217,6 +220,7 @@ impl Change {
             Self::VectorsRemoved(place) => vec![all_vectors_removed(*place)],
             Self::MemoryStatePut(tenant, id, row) => put(Key::MemoryState(*tenant, *id), row),
             Self::VersionsPut(tenant, id, row) => put(Key::MemoryVersions(*tenant, *id), row),
+            Self::TombstonesPut(tenant, bucket, row) => put(Key::Tombstones(*tenant, *bucket), row),
         }
     }
 }

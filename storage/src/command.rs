@@ -42,7 +42,7 @@ pub use crate::decide::outbox::{RecordAttempts, ReplayDeliveries, ReplayDelivery
 pub use crate::decide::purge::{PurgeMemories, RemoveTraces, TRACES_MAX, TraceRows};
 pub use crate::decide::recall::{GiveFeedback, RecordReport};
 pub use crate::decide::tenant::{
-    ChangeTenant, DeleteRule, PutRule, RecordActivity, UpdateRetention, UpdateSettings,
+    ChangeTenant, DeleteRule, PutRule, RecordActivity, UpdateGuard, UpdateRetention, UpdateSettings,
 };
 pub use crate::decide::tenants::{CreateTenant, DeleteTenant, NewTenant, PutTier, UpdateTenant};
 pub use crate::decide::tick::AdvanceTick;
@@ -59,6 +59,8 @@ pub struct Command {
     pub receipt: Option<ReceiptRequest>,
     /// The state of its resource that it requires.
     pub condition: Option<Precondition>,
+    /// The version of the guard that examined its texts.
+    pub guard: Option<u64>,
     /// The requested change.
     pub action: Action,
 }
@@ -175,6 +177,7 @@ commands! {
         28 => UpdateRetention,
         29 => RecordActivity,
         30 => AdvanceTick,
+        31 => UpdateGuard,
     }
 }
 
@@ -182,7 +185,7 @@ impl Command {
     /// A command of the service itself, or of the operator, for a tenant.
     pub fn of_tenant(tenant: TenantId, action: impl Into<TenantAction>) -> Self {
         let action = Action::Tenant(tenant, action.into());
-        Self { actor: None, source: None, receipt: None, condition: None, action }
+        Self { actor: None, source: None, receipt: None, condition: None, guard: None, action }
     }
 
     /// A command of the service itself, or of the operator, for the cluster.
@@ -192,6 +195,7 @@ impl Command {
             source: None,
             receipt: None,
             condition: None,
+            guard: None,
             action: Action::Cluster(action.into()),
         }
     }

@@ -61,7 +61,7 @@ impl Reader {
             let anchor = snapshot.anchor(tenant, id)?.ok_or_else(|| missing("anchor"))?;
             let vector: Option<Vector> = snapshot.record(&Key::vector(place, tenant, id))?;
             let vector = vector.ok_or_else(|| missing("vector"))?;
-            let memory = ImportedMemory { id, memory, anchor, vector };
+            let memory = ImportedMemory { id, memory, anchor, vector, unless_rejected: Vec::new() };
             if !visit(Exported::Memory(Box::new(memory))) {
                 return Ok(());
             }

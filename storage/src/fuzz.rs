@@ -4,6 +4,7 @@
 use jiff::tz::TimeZone;
 use model::cluster::{BatchId, Position};
 use model::edge::Edge;
+use model::guard::GuardMark;
 use model::heat::Anchor;
 use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use model::journal::{Cursor, DeliveryNext, Event, EventKind, JournalPart};
@@ -171,6 +172,8 @@ pub fn commands() -> Vec<Command> {
         details: None,
         times: Default::default(),
         external_id: None,
+        guard: GuardMark::default(),
+        unless_rejected: Vec::new(),
     };
     let failed = AttemptOutcome::Failed { reason: "timeout".into(), retry_in_micros: Some(1) };
     let attempt = Attempt { id: delivery_id(), number: 1, outcome: failed };

@@ -87,8 +87,9 @@ pub use reply::{
 pub use search::{
     CONDITION_DEPTH_MAX, CONDITIONS_MAX, ColdForecast, Condition, DefectCount, DueRequest, Filter,
     FoldCandidates, FoldGroup, Forecast, GraphView, HEAT_BANDS, Hit, HotRequest, Hygiene,
-    ListCursor, ListRequest, Neighbour, Order, Overview, Page, SearchCounters, SearchRequest,
-    SearchResults, Sort, TEXT_BYTES_MAX, TickFinds, TickSteps, TierFilter, TimeOf, Traversal,
+    ListCursor, ListRequest, Neighbour, Order, Overview, Page, QuarantineFilter, SearchCounters,
+    SearchRequest, SearchResults, Sort, TEXT_BYTES_MAX, TickFinds, TickSteps, TierFilter, TimeOf,
+    Traversal,
 };
 pub use table::key::Key;
 pub use table::view::View;

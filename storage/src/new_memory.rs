@@ -4,11 +4,13 @@ use model::bounded::bounded;
 use model::details::Details;
 use model::duplicate::OnDuplicate;
 use model::edge::{SUPERSEDED_MAX, Suggestion};
+use model::guard::GuardMark;
 use model::heat::Anchor;
 use model::id::{MemoryId, Timestamp};
 use model::memory::Origin;
 use model::memory::{DecayClass, Memory, MemoryType};
 use model::times::Times;
+use model::tombstone::ValueHash;
 use model::vector::Vector;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +19,9 @@ pub const CREATE_MAX: usize = 50;
 /// Most bytes of the labels, key points, tags and metadata of a batch create. All nodes index them before the
 /// next write.
 pub const CREATE_TEXT_BYTES_MAX: usize = 512 << 10;
+
+/// Most values of a memory, one of each namespace that counts.
+const VALUES_MAX: usize = 2;
 
 /// A memory to create.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,6 +64,11 @@ pub struct NewMemory {
     pub times: Times,
     /// The id that its client has given it.
     pub external_id: Option<String>,
+    /// What the guard has found in it.
+    pub guard: GuardMark,
+    /// Hashes of its value, in its namespace and in others: once a client has rejected one, it is not created.
+    #[serde(deserialize_with = "bounded::<VALUES_MAX, _, _>")]
+    pub unless_rejected: Vec<ValueHash>,
 }
 
 impl NewMemory {
@@ -71,12 +81,13 @@ impl NewMemory {
             decay_class: self.decay_class,
             is_pinned: self.is_pinned,
             is_locked: false,
-            is_flagged: false,
+            is_flagged: self.guard.is_flagged(),
             min_heat: self.min_heat,
             key_points: self.key_points.clone(),
             created_at: now,
             updated_at: now,
-            archived_at: None,
+            // What waits in quarantine is in the cold tier: nothing warms or recalls it.
+            archived_at: self.guard.is_quarantined().then_some(now),
             superseded_by: None,
             echo_of: None,
             origin: self.origin.clone(),
@@ -86,6 +97,7 @@ impl NewMemory {
             details: self.details.clone(),
             times: self.times.kept_from(now).some(),
             external_id: self.external_id.clone(),
+            guard: self.guard,
         }
     }
 }
@@ -113,6 +125,9 @@ pub struct ImportedMemory {
     pub anchor: Anchor,
     /// Its vector.
     pub vector: Vector,
+    /// As of [`NewMemory`].
+    #[serde(deserialize_with = "bounded::<VALUES_MAX, _, _>")]
+    pub unless_rejected: Vec<ValueHash>,
 }
 
 impl ImportedMemory {

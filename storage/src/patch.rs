@@ -2,6 +2,7 @@
 
 use model::details::DetailsPatch;
 use model::edge::Suggestion;
+use model::guard::GuardMark;
 use model::memory::{DecayClass, MemoryType};
 use model::tenant::{OwnLimits, TenantState};
 use model::times::TimesPatch;
@@ -36,6 +37,17 @@ pub struct MemoryPatch {
     pub details: DetailsPatch,
     /// Its times.
     pub times: TimesPatch,
+    /// What the guard has found in the new texts.
+    pub guard: GuardMark,
+    /// An admin has reviewed it: it leaves the quarantine, and is flagged no more.
+    pub is_reviewed: bool,
+}
+
+impl MemoryPatch {
+    /// Whether it sets a text, or moves texts to a namespace.
+    pub fn has_texts(&self) -> bool {
+        self.label.is_some() || self.namespace.is_some() || !self.details.is_empty()
+    }
 }
 
 /// Changes to a trigger; `None` leaves a field as it is.

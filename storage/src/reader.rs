@@ -13,6 +13,7 @@ use model::api_key::ApiKey;
 use model::audit::AuditChain;
 use model::cluster::Models;
 use model::cluster::{Cluster, Position};
+use model::guard::Guard;
 use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use model::journal::EventName;
 use model::memory::{Memory, MemoryRecord, MemoryType};
@@ -125,6 +126,12 @@ impl Reader {
     /// Coverage of a tenant's vector graph. All 0 without a graph.
     pub fn graph_counts(&self, tenant: TenantId) -> GraphCounts {
         self.index(tenant).map(|index| index.read().coverage.counts()).unwrap_or_default()
+    }
+
+    /// The rules of the guard of a tenant.
+    pub fn guard(&self, tenant: TenantId) -> Guard {
+        let index = self.index(tenant);
+        index.map(|index| index.read().tenant.guard.clone()).unwrap_or_default()
     }
 
     /// The configuration of a tenant.

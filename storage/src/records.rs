@@ -37,6 +37,7 @@ records! {
     model::memory::Memory: 1, "memory";
     model::memory::MemoryState: 1, "state of a memory";
     model::versions::Versions: 1, "past texts of a memory";
+    model::tombstone::Tombstones: 1, "tombstones";
     model::receipt::Receipt: 1, "receipt";
     model::tenant::Tenant: 1, "tenant";
     model::api_key::ApiKey: 1, "API key";

@@ -355,6 +355,12 @@ pub enum Rejection {
         "it was changed since, exists against If-None-Match, or has no ETag: read it, and repeat the request with its ETag"
     )]
     ConditionFailed,
+    /// The texts were examined by other rules of the guard.
+    #[error("the rules of the guard were changed at this moment: repeat the request")]
+    GuardChanged,
+    /// The value has a tombstone.
+    #[error("a client has rejected this text as wrong, and deleted it")]
+    ValueRejected,
 }
 
 /// Names the part of a request that a rejection is about.

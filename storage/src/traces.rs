@@ -6,11 +6,13 @@ use std::collections::HashSet;
 use model::id::{KeyId, MemoryId, TenantId};
 use model::journal::{Event, EventKind, JournalPart};
 use model::receipt::{Receipt, WriteEffect};
+use model::tombstone::Tombstones;
 use model::trigger::Delivery;
 
 use crate::change::{all_of, memory_keys};
 use crate::codec;
 use crate::decide::purge::TraceRows;
+use crate::decide::tombstone::namespace_hash;
 use crate::error::Result;
 use crate::journal::event_row;
 use crate::reader::Reader;
@@ -110,6 +112,15 @@ impl Reader {
             if scope.has_delivery(&codec::decode(&value)?) {
                 traces.rows.deliveries.push(delivery_of(&key)?);
             }
+        }
+        let namespace = scope.namespace.as_deref().map(namespace_hash);
+        for row in rows_of(Kind::Tombstones) {
+            let all: Tombstones = codec::decode(&row?.1)?;
+            let of_scope = all.0.iter().filter(|tombstone| {
+                namespace == Some(tombstone.namespace)
+                    || tombstone.author.is_some_and(|key| scope.keys.contains(&key))
+            });
+            traces.rows.tombstones.extend(of_scope.map(|tombstone| tombstone.value));
         }
         for row in rows_of(Kind::Receipt) {
             let (key, value) = row?;

@@ -67,11 +67,11 @@ fn acts_are_recorded_with_their_effect() {
             by(ROOT, heat(0.5)),
             by(ROOT, heat(0.5)),
             by(AGENT, CreateMemories(vec![new_memory(id, "a secret text")])),
-            by(AGENT, DeleteMemory(id)),
+            by(AGENT, DeleteMemory { id, rejects: None }),
         ],
     );
     // What is rejected or changes nothing is no act.
-    engine.submit(2, &[by(AGENT, DeleteMemory(id))]);
+    engine.submit(2, &[by(AGENT, DeleteMemory { id, rejects: None })]);
     let page = read(&engine, TENANT, AuditChain::Administration);
     assert_eq!(
         acts(&page),

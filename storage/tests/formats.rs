@@ -14,6 +14,7 @@ use storage::model::audit::{
 };
 use storage::model::cluster::{BatchId, Cluster, GroupId, Member, Model, Position};
 use storage::model::cluster::{Models, NextModel, VectorPlace};
+use storage::model::guard::{Guard, GuardAction, GuardPattern, GuardRule};
 use storage::model::id::{KeyId, TenantId};
 use storage::model::receipt::{Retention, WriteEffect};
 use storage::model::release::Release;
@@ -209,8 +210,23 @@ fn configuration_bytes_are_fixed() {
             action: RetentionAction::Delete,
             after_days: 30,
         }],
+        guard: Guard {
+            version: 1,
+            rules: vec![GuardRule {
+                namespace: Some("g".into()),
+                secrets: GuardAction::Redact,
+                patterns: vec![GuardPattern {
+                    name: "p".into(),
+                    pattern: "x".into(),
+                    action: GuardAction::Block,
+                }],
+                ..GuardRule::default()
+            }],
+        },
     };
-    let bytes = format!("0101740201016602 01010a 0200{thermo}0101016e0104011e 01016801");
+    let bytes = format!(
+        "0101740201016602 01010a 0200{thermo}0101016e0104011e 01016801 010101016702000001 010170017804"
+    );
     assert_row(tenant, &bytes.replace(' ', ""), |row| Change::TenantPut(TENANT, row), "0101");
     let limits = [(Limit::Edges, 300)].into();
     let tier = Tier { name: "f".into(), limits, is_default: true };

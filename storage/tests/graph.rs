@@ -115,7 +115,7 @@ fn applied_memory_is_found_while_graph_builds() {
             assert_eq!(nearest(&engine.reader, &vectors[number])[0], id(number));
             if number % 4 == 0 {
                 let deleted = number / 4 - 500;
-                engine.run(1, &[command(DeleteMemory(id(deleted)))]);
+                engine.run(1, &[command(DeleteMemory { id: id(deleted), rejects: None })]);
                 assert!(!nearest(&engine.reader, &vectors[deleted]).contains(&id(deleted)));
             }
         }

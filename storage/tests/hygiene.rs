@@ -30,6 +30,6 @@ fn unused_memories_are_found_by_age() {
     assert_eq!(defects(&engine), [0, 0]);
     let days = 31 * Timestamp::DAY_MICROS;
     engine.run(days, &[memory(10_000)]);
-    engine.run(days + 1, &[command(DeleteMemory(memory_id(10_000_u64)))]);
+    engine.run(days + 1, &[command(DeleteMemory { id: memory_id(10_000_u64), rejects: None })]);
     assert_eq!(defects(&engine), [5_002, 5_003 - 2]);
 }

@@ -1,9 +1,11 @@
 //! The bytes of the records of a memory, in the log and in the state.
 
 use storage::model::edge::Edge;
+use storage::model::guard::{Detection, GuardAction, GuardMark};
 use storage::model::heat::Anchor;
 use storage::model::receipt::{Receipt, Retention, TouchedId, WriteEffect};
 use storage::model::times::Times;
+use storage::model::tombstone::{Tombstone, Tombstones};
 use storage::model::versions::{Version, Versions};
 
 use crate::common::*;
@@ -47,13 +49,14 @@ fn memory_bytes_are_fixed() {
         }
         .some(),
         external_id: Some("x".into()),
+        guard: GuardMark::default().with(Detection::Email, GuardAction::Flag),
     };
     let details =
         Details { tags: vec!["t".into()], metadata: vec![("a".into(), "1".into())] }.some();
     let state = Memory { archived_at: Some(Timestamp(400)), details, ..memory.clone() }.state();
-    let bytes = "0102616204016e020100010000003f01016b02fb58020000 01o01k01016101016200 01k016501k01o00 01 0101 0104 0106 0108 010a 0106 01 010178";
+    let bytes = "0102616204016e020100010000003f01016b02fb58020000 01o01k01016101016200 01k016501k01o00 01 0101 0104 0106 0108 010a 0106 01 010178 24";
     assert_row(memory, bytes, |row| Change::MemoryPut(TENANT, MEMORY, row), "0301m");
-    let bytes = "01020100010000003ffb580201fb20030001o 01k016501k 01010174 0101610131 01 0101 0104 0106 0108 010a 0106 01";
+    let bytes = "01020100010000003ffb580201fb20030001o 01k016501k 01010174 0101610131 01 0101 0104 0106 0108 010a 0106 01 24";
     assert_row(state, bytes, |row| Change::MemoryStatePut(TENANT, MEMORY, row), "2601m");
 }
 
@@ -65,6 +68,14 @@ fn bytes_of_past_texts_are_fixed() {
     let versions = Versions { past, author, since: Some(until) };
     let bytes = "0101016100 02fb5802 01k0165 01fb5802";
     assert_row(versions, bytes, |row| Change::VersionsPut(TENANT, MEMORY, row), "2701m");
+}
+
+#[test]
+fn bytes_of_tombstones_are_fixed() {
+    let tombstone = Tombstone { value: [1; 16], namespace: [2; 8], author: Some(KEY) };
+    let row = Tombstones(vec![tombstone]);
+    let put = |row| Change::TombstonesPut(TENANT, 1, row);
+    assert_row(row, &format!("0101{}{}01k", "01".repeat(16), "02".repeat(8)), put, "280101");
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn archived_memories_stay_in_the_cold_tier() {
     assert_eq!(stored(&engine).tier(), Tier::Hot);
     engine.run(now + 2, &[pin()]);
     // The id of a deleted memory has no state left.
-    engine.run(now + 3, &[command(DeleteMemory(memory_id(1_u16)))]);
+    engine.run(now + 3, &[command(DeleteMemory { id: memory_id(1_u16), rejects: None })]);
     engine.run(now + 4, &[create(long_memory())]);
     assert!(!stored(&engine).is_pinned);
 }

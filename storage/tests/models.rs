@@ -122,7 +122,7 @@ fn switch_leaves_no_memory_without_a_vector() {
     let patch =
         MemoryPatch { label: Some((text.clone(), vector(&text))), ..MemoryPatch::default() };
     pair.run(&[command(UpdateMemory { id: memory_id(3_u16), patch })]);
-    pair.run(&[command(DeleteMemory(memory_id(4_u16)))]);
+    pair.run(&[command(DeleteMemory { id: memory_id(4_u16), rejects: None })]);
     let unready = pair.leader.reader.models().unwrap();
     pair.run(&[background(ReportModelReady(1)), background(BeginModelSwitch)]);
     assert!(pair.leader.reader.models().unwrap().next.unwrap().is_switching);
@@ -141,6 +141,7 @@ fn switch_leaves_no_memory_without_a_vector() {
         memory: record.memory,
         anchor: record.anchor,
         vector: vector(&label(50)),
+        unless_rejected: Vec::new(),
     };
     let imported = command(Import::Memories(vec![imported]));
     assert_eq!(&pair.submit(&[imported])[0], &Err(Rejection::ModelMismatch));
@@ -179,7 +180,7 @@ fn cancelled_change_leaves_nothing() {
         assert!(pair.submit(&[background(SwitchModel(next_model(DIMENSION)))])[0].is_err());
         pair.run(&[create(memory(100 + pair.now as u16, None))]);
         let id = memory_id(100 + pair.now as u16 - 1);
-        pair.run(&[command(DeleteMemory(id))]);
+        pair.run(&[command(DeleteMemory { id, rejects: None })]);
     }
     pair.assert_equal();
 }

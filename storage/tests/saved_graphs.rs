@@ -91,7 +91,8 @@ fn changes_since_the_save_are_covered() {
     let (saved, added) = vectors.split_at(MEMORIES);
     let mut engine = with_saved_graph(saved);
     let before = written_at(&engine);
-    let deletions = (0..CHANGED).map(|number| command(DeleteMemory(id(number))));
+    let deletions =
+        (0..CHANGED).map(|number| command(DeleteMemory { id: id(number), rejects: None }));
     engine.run(2, &deletions.collect::<Vec<_>>());
     // The new memories get the slots of the deleted ones.
     engine.fill(3, memories(added, MEMORIES));

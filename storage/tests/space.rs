@@ -43,7 +43,11 @@ fn space_comes_back_after_mass_deletion() {
     for ids in ids.chunks(BULK_MAX) {
         engine.run(
             2,
-            &[command(DeleteMemories { ids: ids.to_vec(), filter: BulkFilter::default() })],
+            &[command(DeleteMemories {
+                ids: ids.to_vec(),
+                filter: BulkFilter::default(),
+                rejects: Vec::new(),
+            })],
         );
     }
     engine.writer.flusher().flush().unwrap();

@@ -57,13 +57,13 @@ fn limits_are_exact_within_a_batch() {
     let full = Rejection::StorageLimitReached { limit: Limit::Memories, max: 3 };
     assert_eq!(decisions[3], Err(full.clone()));
     // A deletion makes room, in the same batch too.
-    let delete = of(TENANT, DeleteMemory(memory_id(0_u32)));
+    let delete = of(TENANT, DeleteMemory { id: memory_id(0_u32), rejects: None });
     let decisions = engine.submit(3, &[delete, creates[3].clone(), creates[4].clone()]);
     assert!(decisions[1].is_ok());
     assert_eq!(decisions[2], Err(full));
     // All of a command or none.
     let two = vec![new_memory(memory_id(8_u32), "a"), new_memory(memory_id(9_u32), "b")];
-    engine.run(4, &[of(TENANT, DeleteMemory(memory_id(1_u32)))]);
+    engine.run(4, &[of(TENANT, DeleteMemory { id: memory_id(1_u32), rejects: None })]);
     assert_eq!(accepted(&engine.submit(5, &[of(TENANT, CreateMemories(two))])), 0);
     assert_eq!(engine.reader.counts(TENANT).memories, 2);
     // A lower limit removes nothing.
@@ -89,7 +89,7 @@ fn bytes_of_drafts_and_of_the_index_agree() {
     assert_eq!(accepted(&engine.submit(3, &[relabel("01234567890")])), 0, "it would grow");
     assert_eq!(accepted(&engine.submit(4, &[relabel("0"), relabel("012")])), 2);
     assert_eq!(engine.reader.counts(TENANT).bytes, 3 * each - 7);
-    engine.run(5, &[of(TENANT, DeleteMemory(memory_id(1_u32)))]);
+    engine.run(5, &[of(TENANT, DeleteMemory { id: memory_id(1_u32), rejects: None })]);
     assert_eq!(engine.reader.counts(TENANT).bytes, 2 * each - 7);
     let engine = engine.reopened(Options::default());
     assert_eq!(engine.reader.counts(TENANT).bytes, 2 * each - 7, "as rebuilt from the rows");

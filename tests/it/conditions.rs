@@ -83,6 +83,12 @@ async fn every_resource_has_a_tag() {
             [json!({"rules": [{"action": "archive", "after_days": 9}]}), json!({"rules": []})],
         ),
         (
+            "/settings/guard",
+            "/settings/guard",
+            Method::PUT,
+            [json!({"rules": [{"secrets": "block"}]}), json!({"rules": []})],
+        ),
+        (
             "/namespaces/acl",
             "/namespaces/acl",
             Method::POST,

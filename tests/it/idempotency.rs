@@ -178,6 +178,7 @@ async fn sample(cluster: &Cluster, write: &str, ids: [&str; 2]) -> (String, Opti
         "set_default_namespace" => "/namespaces/default".into(),
         "update_org" => "/org".into(),
         "set_retention" => "/settings/retention".into(),
+        "set_guard" => "/settings/guard".into(),
         "update_settings" => "/settings/thermo".into(),
         "create_trigger" => trigger.into(),
         "update_trigger" | "delete_trigger" => of(trigger, &made(trigger, &trigger_of).await, ""),
@@ -211,7 +212,7 @@ async fn state(cluster: &Cluster) -> Vec<String> {
             state.push(format!("{path} {item}"));
         }
     }
-    for path in ["/org", "/settings/thermo", "/settings/retention"] {
+    for path in ["/org", "/settings/thermo", "/settings/retention", "/settings/guard"] {
         state.push(format!("{path} {}", cluster.get(path).await));
     }
     state

@@ -45,6 +45,7 @@ mod fuzz;
 mod graph;
 mod group_commit;
 mod growth;
+mod guard;
 mod hooks;
 mod hostile;
 mod hygiene;

@@ -4,7 +4,7 @@
 use super::*;
 
 /// The result of a request, whose address has this query.
-async fn request(node: &Node, query: &str, method: &str, params: Value) -> Value {
+pub(super) async fn request(node: &Node, query: &str, method: &str, params: Value) -> Value {
     let body = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
     let request = node.client.post(format!("{}/mcp{query}", node.url())).bearer_auth(&node.key);
     let response = Request(request).json(&body).send().await.body;
@@ -13,7 +13,7 @@ async fn request(node: &Node, query: &str, method: &str, params: Value) -> Value
 }
 
 /// What a tool returns.
-async fn tool(node: &Node, name: &str, arguments: Value) -> Value {
+pub(super) async fn tool(node: &Node, name: &str, arguments: Value) -> Value {
     let params = json!({"name": name, "arguments": arguments});
     let result = request(node, "", "tools/call", params).await;
     assert_ne!(result["isError"], true, "{name}: {result}");

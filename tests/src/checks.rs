@@ -1,6 +1,6 @@
 //! What several promises share: checks of a whole cluster, triggers, keys, programs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use ::node::embed::{Manifest, OnnxRuntime};
@@ -124,5 +124,16 @@ pub fn installed_model() -> &'static (Manifest, OnnxRuntime) {
         let manifest = Manifest::load(&model).expect("the model");
         let library = OnnxRuntime::load(&library).expect("the library");
         (manifest, library)
+    })
+}
+
+/// Whether a file in a folder contains these bytes.
+pub fn holds(folder: &Path, bytes: &[u8]) -> bool {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.into_iter().any(|path| match path.is_dir() {
+        true => holds(&path, bytes),
+        // A file that is deleted meanwhile contains nothing.
+        false => std::fs::read(&path)
+            .is_ok_and(|content| content.windows(bytes.len()).any(|window| window == bytes)),
     })
 }

@@ -66,7 +66,7 @@ macro_rules! filtered {
             /// Entries that its metadata must have, all of them.
             metadata: Option<RequiredMetadata>,
             /// Conditions such as `{"or": [{"tags": "billing"}, {"metadata.priority": {"gte": 3}}]}`, on tags,
-            /// metadata.NAME, memory_type, namespace, is_pinned, heat (0 to 1), occurred_at, created_at, updated_at.
+            /// metadata.NAME, memory_type, namespace, is_pinned, trust, heat (0 to 1), occurred_at, created_at, updated_at.
             filter: Option<FilterJson>,
             /// Only memories that hold at this time.
             as_of: Option<TimeText>,
@@ -165,6 +165,16 @@ pub(super) struct Traverse {
 pub(super) struct OneMemory {
     /// Id of the memory.
     pub(super) memory_id: MemoryIdText,
+}
+
+/// A memory to delete.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct Forget {
+    /// Id of the memory.
+    pub(super) memory_id: MemoryIdText,
+    /// Whether what it says is wrong: then captures and imports do not bring it back.
+    #[schema(default = false)]
+    pub(super) is_wrong: Option<bool>,
 }
 
 /// The hottest memories.

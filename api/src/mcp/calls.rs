@@ -172,9 +172,10 @@ pub(super) async fn unpin(call: Call, memory: OneMemory) -> ApiResult<Changed> {
     set_pinned(call, memory.memory_id.0, false).await
 }
 
-pub(super) async fn forget(call: Call, memory: OneMemory) -> ApiResult<Forgotten> {
-    call.session.delete_memory(memory.memory_id.0).await?;
-    Ok(Forgotten { memory_id: memory.memory_id, deleted: true })
+pub(super) async fn forget(call: Call, forget: Forget) -> ApiResult<Forgotten> {
+    let is_wrong = forget.is_wrong.unwrap_or(false);
+    call.session.delete_memory(forget.memory_id.0, is_wrong).await?;
+    Ok(Forgotten { memory_id: forget.memory_id, deleted: true })
 }
 
 pub(super) async fn relate(call: Call, relation: Relation) -> ApiResult<Related> {

@@ -156,7 +156,8 @@ impl Graph {
         }
         let targets = BulkTargets { ids: ids.into_iter().collect(), unknown: Vec::new() };
         let session = &self.call.session;
-        let result = session.delete_memories(Some(targets), BulkFilter::default(), None).await?;
+        let result =
+            session.delete_memories(Some(targets), BulkFilter::default(), None, false).await?;
         if result.remaining > 0 {
             let message = "not all of it is deleted yet: repeat the call";
             return Err(ApiError::unavailable("incomplete", message));

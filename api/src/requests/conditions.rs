@@ -10,6 +10,7 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use storage::model::details::{METADATA_TERM_BYTES_MAX, is_found};
+use storage::model::guard::Trust;
 use storage::model::id::Timestamp;
 use storage::model::memory::MemoryType;
 use storage::{CONDITION_DEPTH_MAX, CONDITIONS_MAX, Condition, TimeOf};
@@ -31,7 +32,7 @@ pub(crate) struct FilterJson(Map<String, Value>);
 schema!([] FilterJson as "Filter", object(Type::Object)
     .description(Some(
         "Conditions on fields, all of which must hold: `tags`, `metadata.NAME`, `memory_type`, `namespace` \
-         (with all below it), `is_pinned`, `heat`, `occurred_at`, `created_at`, `updated_at`. A condition is a \
+         (with all below it), `is_pinned`, `trust`, `heat`, `occurred_at`, `created_at`, `updated_at`. A condition is a \
          value, or `{\"in\": […]}`, or `{\"gt\", \"gte\", \"lt\", \"lte\"}` with a number or a time. `and` and \
          `or` have lists of filters, `not` has one.",
     ))
@@ -174,15 +175,21 @@ impl Parser<'_> {
                 None => Err(format!("{name} must be one of {}", MemoryType::names().join(", "))),
             },
             ("namespace", Value::String(prefix)) => Ok(Condition::Below(prefix.clone())),
+            ("trust", Value::String(word)) => match <Trust as Word>::parse(word) {
+                Some(trust) => Ok(Condition::Trust(trust)),
+                None => Err(format!("{name} must be one of {}", Trust::names().join(", "))),
+            },
             ("is_pinned", Value::Bool(true)) => Ok(Condition::Pinned),
             ("is_pinned", Value::Bool(false)) => Ok(Condition::Not(Box::new(Condition::Pinned))),
-            ("tags" | "memory_type" | "namespace", _) => Err(format!("{name} must be a text")),
+            ("tags" | "memory_type" | "namespace" | "trust", _) => {
+                Err(format!("{name} must be a text"))
+            }
             ("is_pinned", _) => Err(format!("{name} must be true or false")),
             ("heat" | "occurred_at" | "created_at" | "updated_at", _) => {
                 Err(format!("{name} must have some of gt, gte, lt and lte"))
             }
             _ => Err(format!(
-                "{name:?} is no field: tags, metadata.NAME, memory_type, namespace, is_pinned, heat, \
+                "{name:?} is no field: tags, metadata.NAME, memory_type, namespace, is_pinned, trust, heat, \
                  occurred_at, created_at and updated_at are"
             )),
         }

@@ -6,6 +6,9 @@ use storage::model::api_key::{KEY_LIFETIME_SECONDS, KEY_NAME_BYTES_MAX, OVERLAP_
 use storage::model::audit::{AuditAction, AuditChain};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::edge::RELATION_BYTES_MAX;
+use storage::model::guard::{
+    Detection, GUARD_NAME_BYTES_MAX, GUARD_PATTERN_BYTES_MAX, GuardAction, Trust,
+};
 use storage::model::id::{KeyId, MemoryId, TriggerId};
 use storage::model::memory::{
     DecayClass, KEY_POINT_BYTES_MAX, KEY_POINTS_MAX, LABEL_BYTES_MAX, MemoryType,
@@ -77,6 +80,11 @@ pub(crate) type KeyLimit = Count<{ KEYS_PAGE_MAX as u64 }, { KEYS_PAGE_MAX as u6
 pub(crate) type NeighboursLimit = Count<{ PAGE_MAX as u64 }, { NEIGHBOURS_DEFAULT as u64 }>;
 pub(crate) type CandidatesLimit = Count<{ PAGE_MAX as u64 }, { CANDIDATES_DEFAULT as u64 }>;
 pub(crate) type ExamplesLimit = Count<{ EXAMPLES_MAX as u64 }, { EXAMPLES_DEFAULT as u64 }>;
+pub(crate) type GuardPatternName = NonBlank<GUARD_NAME_BYTES_MAX>;
+pub(crate) type GuardPatternText = NonBlank<GUARD_PATTERN_BYTES_MAX>;
+pub(crate) type GuardWord = OneOf<GuardAction>;
+pub(crate) type DetectionWord = OneOf<Detection>;
+pub(crate) type TrustWord = OneOf<Trust>;
 pub(crate) type RetentionWord = OneOf<RetentionAction>;
 pub(crate) type RetentionDays = Whole<1, { RETENTION_DAYS_MAX as u64 }>;
 pub(crate) type DefectWord = OneOf<Defect>;

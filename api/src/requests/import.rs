@@ -8,6 +8,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use storage::ImportedMemory;
 use storage::model::edge::{Edge, SUPERSEDED_MAX};
+use storage::model::guard::{Detection, GuardMark};
 use storage::model::heat::{Anchor, STABILITY_MAX};
 use storage::model::id::{Timestamp, TriggerId};
 use storage::model::memory::Origin;
@@ -36,6 +37,9 @@ use crate::service::triggers::ActionSettings;
 pub(crate) struct ImportQuery {
     /// Validates the lines, and counts those that exist; nothing is created.
     pub(crate) dry_run: Option<bool>,
+    /// Whether texts are created that a client has rejected as wrong.
+    #[param(default = false)]
+    pub(crate) include_rejected: Option<bool>,
 }
 
 /// What to export.
@@ -96,6 +100,10 @@ pub(crate) struct ImportedMemoryLine {
     ttl_seconds: Option<TtlSeconds>,
     refresh_on_read: Option<bool>,
     external_id: Option<ExternalId>,
+    #[schema(value_type = Option<Vec<DetectionWord>>, max_items = 5)]
+    detections: Option<Items<DetectionWord, 0, { Detection::ALL.len() }>>,
+    quarantined: Option<bool>,
+    reviewed: Option<bool>,
     origin: Option<OriginLine>,
     vector: Option<VectorLine>,
 }
@@ -300,6 +308,11 @@ impl ImportedMemoryLine {
             }
             .some(),
             external_id: self.external_id.map(|id| id.0),
+            guard: GuardMark::of(
+                self.detections.map_or(Vec::new(), |all| all.0).into_iter().map(|it| it.0),
+                self.quarantined.unwrap_or(false),
+                self.reviewed.unwrap_or(false),
+            ),
         };
         let stability = self.stability.unwrap_or(1.0);
         if !(1.0..=f64::from(STABILITY_MAX)).contains(&stability) {
@@ -315,6 +328,7 @@ impl ImportedMemoryLine {
             ..Anchor::fresh(heat, instant(self.heat_at).unwrap_or(created_at).min(now))
         };
         let vector = self.vector.and_then(|vector| vector.of(model)).unwrap_or_default();
-        Ok(ImportedMemory { id: self.id.0, memory, anchor, vector })
+        let unless_rejected = Vec::new();
+        Ok(ImportedMemory { id: self.id.0, memory, anchor, vector, unless_rejected })
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct ListQuery {
     pub(crate) namespace: Option<Namespace>,
     pub(crate) pinned: Option<bool>,
     pub(crate) flagged: Option<bool>,
+    /// Only memories in quarantine, which only admins see.
+    pub(crate) quarantined: Option<bool>,
     /// Only memories that are at least so hot.
     pub(crate) min_heat: Option<Heat>,
     /// Only memories created at this time or later. A day is one of the time zone in `X-Timezone`.

@@ -4,6 +4,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use storage::command::BulkFilter;
 use storage::model::details::DetailsPatch;
+use storage::model::guard::GuardMark;
 use storage::model::id::MemoryId;
 use storage::model::memory::Origin;
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_BYTES_MAX};
@@ -141,6 +142,8 @@ impl NewMemory {
             }
             .new_times(),
             external_id,
+            guard: GuardMark::default(),
+            unless_rejected: Vec::new(),
         })
     }
 }
@@ -164,8 +167,10 @@ pub(crate) struct MemoryChanges {
     pub(crate) is_pinned: Option<bool>,
     /// A locked memory can be changed, but not deleted.
     pub(crate) is_locked: Option<bool>,
-    /// Feedback `wrong` sets it; a reviewer clears it.
+    /// Feedback `wrong` and the guard set it; a reviewer clears it.
     pub(crate) flagged_for_review: Option<bool>,
+    /// `true`: an admin has reviewed it. It leaves the quarantine, and is flagged no more.
+    pub(crate) reviewed: Option<bool>,
     pub(crate) decay_class: Option<DecayClassWord>,
     pub(crate) min_heat: Option<Heat>,
     /// All tags from now on.
@@ -210,6 +215,8 @@ impl MemoryChanges {
             is_pinned: self.is_pinned,
             is_locked: self.is_locked,
             is_flagged: self.flagged_for_review,
+            is_reviewed: self.reviewed.unwrap_or(false),
+            guard: GuardMark::default(),
             min_heat: self.min_heat.map(|heat| heat.0 as f32),
             current_heat: self.current_heat.or(self.heat).map(|heat| heat.0 as f32),
             details: DetailsPatch {
@@ -312,6 +319,18 @@ pub(crate) struct BulkDeletion {
     memory_type: Option<MemoryTypeWord>,
     #[schema(schema_with = any_namespace)]
     namespace: Option<Namespace>,
+    /// Whether the texts are wrong: captures and imports do not bring them back.
+    #[serde(default)]
+    pub(crate) reject: bool,
+}
+
+/// How to delete a memory.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DeletionQuery {
+    /// Whether the text is wrong: captures and imports do not bring it back.
+    #[param(default = false)]
+    pub(crate) reject: Option<bool>,
 }
 
 impl BulkDeletion {

@@ -87,6 +87,12 @@ pub(crate) struct Memory {
     expires_at: Option<Time>,
     /// The id that its client has given it.
     external_id: Nullable<String>,
+    /// `suspect` while it is flagged for review or in quarantine, `reviewed` once an admin has reviewed it.
+    trust: TrustWord,
+    /// What the guard has found in it, or removed from it.
+    detections: Vec<DetectionWord>,
+    /// Whether only admins see it, until one has reviewed it.
+    quarantined: bool,
 }
 
 impl From<&MemoryRecord> for Memory {
@@ -130,6 +136,9 @@ impl From<&MemoryRecord> for Memory {
             valid_until: valid_until(memory).map(Time),
             expires_at: times.expires_at.map(Time),
             external_id: memory.external_id.clone(),
+            trust: OneOf(memory.trust()),
+            detections: memory.guard.detections().map(OneOf).collect(),
+            quarantined: memory.guard.is_quarantined(),
         }
     }
 }

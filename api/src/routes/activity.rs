@@ -3,7 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use storage::command::RecordActivity;
 use storage::model::id::Timestamp;
 use storage::model::journal::{
     AgentActivity, DeliveryNext, EventKind, EventName, FiringResult, MemoryField,
@@ -120,7 +119,7 @@ pub(crate) async fn record_activity(
     Agent(session): Agent,
     ValidJson(request): ValidJson<NewActivity>,
 ) -> ApiResponse<Recorded> {
-    let done = session.submit(RecordActivity(request.into_activity()?)).await?;
+    let done = session.record_activity(request.into_activity()?).await?;
     Ok(Success::created(done.freshness, Recorded { ok: true }))
 }
 

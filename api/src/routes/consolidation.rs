@@ -4,6 +4,7 @@ use serde::Deserialize;
 use storage::model::details::{Details, TAGS_MAX};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::edge::SUPERSEDED_MAX;
+use storage::model::guard::GuardMark;
 use storage::model::id::MemoryId;
 use storage::model::memory::FoldReason;
 use storage::model::memory::Origin;
@@ -92,6 +93,8 @@ impl Fold {
             details: details(sources),
             times: storage::model::times::Times::default(),
             external_id: None,
+            guard: GuardMark::default(),
+            unless_rejected: Vec::new(),
         })
     }
 }

@@ -6,16 +6,19 @@ use serde::de::IgnoredAny;
 use storage::command::{GiveFeedback, Supersede};
 use storage::model::id::MemoryId;
 use storage::model::memory::{Editor, Signal};
+use storage::model::tenant::Role;
 use storage::text::tokenizer::words;
-use storage::{Etag, ListRequest, TierFilter, Touched, TouchedMemories, TouchedMemory};
+use storage::{
+    Etag, ListRequest, QuarantineFilter, TierFilter, Touched, TouchedMemories, TouchedMemory,
+};
 
 use crate::prelude::*;
 use crate::requests::JsonBody;
 use crate::requests::conditions::condition;
 use crate::requests::lists::{ListQuery, MemoryQuery};
 use crate::requests::memories::{
-    BulkChanges, BulkDeletion, BulkIds, Feedback, FeedbackSignal, MemoryChanges, NewMemories,
-    NewMemory, Supersession, external_id_of,
+    BulkChanges, BulkDeletion, BulkIds, DeletionQuery, Feedback, FeedbackSignal, MemoryChanges,
+    NewMemories, NewMemory, Supersession, external_id_of,
 };
 use crate::requests::times::TimeSpan;
 use crate::requests::values::{MemoryCursor, non_empty};
@@ -156,15 +159,20 @@ pub(crate) async fn update_memory(
 
 /// Delete a memory. Rejected while it is locked.
 #[utoipa::path(delete, path = "/api/v1/agent/nodes/{id}", tag = "memories",
-    params(MemoryPath),
+    params(MemoryPath, DeletionQuery),
     responses((status = OK, body = WithNotifications<MemoryOrDeleted>), WriteErrors,
         NotFound))]
 pub(crate) async fn delete_memory(
     Agent(session): Agent,
     MemoryPath(id): MemoryPath,
+    ValidQuery(query): ValidQuery<DeletionQuery>,
     _: ValidJson<IgnoredAny>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
-    respond_one(&session, session.delete_memory(id).await?, StatusCode::OK)
+    respond_one(
+        &session,
+        session.delete_memory(id, query.reject.unwrap_or(false)).await?,
+        StatusCode::OK,
+    )
 }
 
 /// List memories, the hottest first by default.
@@ -215,11 +223,19 @@ async fn list(
             MemoryPage { items, total, page, page_size, next_cursor: None },
         ));
     }
+    let quarantine = match query.quarantined {
+        Some(true) => {
+            session.check_role(Role::Admin)?;
+            QuarantineFilter::Only
+        }
+        _ => QuarantineFilter::Without,
+    };
     let (from, to) = (query.time_from.map(|it| it.0), query.time_to.map(|it| it.0));
     let filter = Filter {
         memory_type: query.memory_type.map(|it| it.0),
         pinned: query.pinned,
         flagged: query.flagged,
+        quarantine,
         words: query.words().map(|text| words(std::iter::once(text))),
         tier,
         happened: TimeSpan::between(from, to, &zone),
@@ -248,10 +264,14 @@ async fn list(
 
 /// The response to a write of one memory.
 pub(crate) fn respond_one(
+    session: &Session,
     done: WriteResult<TouchedMemories>,
     status: StatusCode,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
     let memory = done.value.memories.into_iter().next().ok_or_else(ApiError::internal)?;
+    if let Touched::Memory(record) = &memory.now {
+        session.request.set_tag(Etag::of(&record.memory));
+    }
     let body = WithNotifications::new(memory.into(), &done.notifications);
     Ok(Success { status, freshness: done.freshness, body })
 }
@@ -260,14 +280,10 @@ pub(crate) fn respond_one(
 #[utoipa::path(post, path = "/api/v1/agent/nodes/{id}/supersede", tag = "memories",
     params(MemoryPath), request_body = Supersession,
     responses((status = OK, body = WithNotifications<MemoryOrDeleted>), WriteErrors, NotFound))]
-    session: &Session,
 pub(crate) async fn supersede_memory(
     Agent(session): Agent,
     MemoryPath(id): MemoryPath,
     ValidJson(request): ValidJson<Supersession>,
-    if let Touched::Memory(record) = &memory.now {
-        session.request.set_tag(Etag::of(&record.memory));
-    }
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
     respond_one(
         &session,
@@ -323,7 +339,7 @@ async fn submit_feedback(
 struct BatchItem {
     #[serde(flatten)]
     memory: MemoryOrDeleted,
-    /// `created`, or `deleted` since.
+    /// `created`; `duplicate`, if it was there, with the same text or the same `external_id`; or `deleted` since.
     status: &'static str,
 }
 
@@ -428,8 +444,9 @@ pub(crate) async fn delete_memories(
     home: NamespaceHeader,
     ValidJson(request): ValidJson<BulkDeletion>,
 ) -> ApiResponse<BulkDeleted> {
-    let (filter, targets) = (request.filter()?, request.ids.map(|ids| ids.0));
-    let result = session.delete_memories(targets, filter, home.namespace()).await?;
+    let (filter, rejects) = (request.filter()?, request.reject);
+    let targets = request.ids.map(|ids| ids.0);
+    let result = session.delete_memories(targets, filter, home.namespace(), rejects).await?;
     let body = BulkDeleted {
         deleted: result.done,
         errors: result.errors,

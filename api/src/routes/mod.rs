@@ -10,6 +10,7 @@ mod consolidation;
 mod dashboard;
 mod events;
 pub(crate) mod graph;
+mod guard;
 mod health;
 mod hooks;
 mod hygiene;
@@ -237,6 +238,8 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(dashboard::get_metrics))
         .routes(routes!(retention::get_retention, retention::set_retention))
         .routes(routes!(retention::preview_retention))
+        .routes(routes!(guard::get_guard, guard::set_guard))
+        .routes(routes!(guard::preview_guard))
         .merge(free_form())
 }
 

@@ -67,6 +67,8 @@ struct TraceCounts {
     deliveries: usize,
     /// Receipts of writes that name them.
     receipts: usize,
+    /// Tombstones of values that clients rejected.
+    rejected_values: usize,
 }
 
 /// Delete all memories of a namespace or an agent for good, locked ones too. Texts of them in the
@@ -92,6 +94,7 @@ impl From<&Traces> for TraceCounts {
             events: traces.rows.events.len(),
             deliveries: traces.rows.deliveries.len(),
             receipts: traces.rows.receipts.len(),
+            rejected_values: traces.rows.tombstones.len(),
         }
     }
 }

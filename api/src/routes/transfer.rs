@@ -196,7 +196,8 @@ pub(crate) async fn import_memories(
     let action = |id, kind, settings| session.imported_action(id, kind, settings);
     let items = import_items(&body, &context, action)?;
     let is_dry_run = query.dry_run.unwrap_or(false);
-    let outcome = session.import(items, is_dry_run).await?;
+    let brings_back = query.include_rejected.unwrap_or(false);
+    let outcome = session.import(items, brings_back, is_dry_run).await?;
     let freshness = if is_dry_run { freshness } else { session.present_freshness() };
     Ok(Success::ok(freshness, outcome.into()))
 }
@@ -285,6 +286,9 @@ pub(crate) struct MemoryLine {
     ttl_seconds: Nullable<u64>,
     refresh_on_read: bool,
     external_id: Nullable<String>,
+    detections: Vec<DetectionWord>,
+    quarantined: bool,
+    reviewed: bool,
     origin: OriginView,
     /// Its vector, if the export has vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -314,7 +318,7 @@ pub(crate) struct EdgeLine {
 impl From<(&ImportedMemory, bool)> for MemoryLine {
     /// A memory, with its vector or without.
     fn from((of, has_vector): (&ImportedMemory, bool)) -> Self {
-        let ImportedMemory { id, memory, anchor, vector } = of;
+        let ImportedMemory { id, memory, anchor, vector, .. } = of;
         let details = &memory.details;
         let times = memory.times.as_deref().copied().unwrap_or_default();
         Self {
@@ -350,6 +354,9 @@ impl From<(&ImportedMemory, bool)> for MemoryLine {
             ttl_seconds: times.ttl_seconds,
             refresh_on_read: times.refresh_on_read,
             external_id: memory.external_id.clone(),
+            detections: memory.guard.detections().map(OneOf).collect(),
+            quarantined: memory.guard.is_quarantined(),
+            reviewed: memory.guard.is_reviewed(),
             origin: (&memory.origin).into(),
             vector: has_vector.then(|| VectorLine {
                 model: hex::encode(vector.model.0),

@@ -10,6 +10,7 @@ use storage::model::access::{Access, Rules};
 use storage::model::api_key::{ApiKey, KeyText, NewApiKey};
 use storage::model::id::{KeyId, Timestamp};
 use storage::model::memory::NAMESPACE_DEFAULT;
+use storage::model::tenant::Role;
 use storage::model::trigger::Trigger;
 use storage::{Filter, KeyReply, Rejection, View};
 
@@ -83,6 +84,15 @@ impl Session {
     pub(crate) fn filter(&self, named: Option<String>, home: Option<String>) -> ApiResult<Filter> {
         let (namespace, access) = (self.read_namespace(named, home)?, self.caller.access.clone());
         Ok(Filter { namespace, access, ..Filter::default() })
+    }
+
+    /// Rejects a caller with less rights than those of a role.
+    pub(crate) fn check_role(&self, role: Role) -> ApiResult<()> {
+        if self.caller.role >= role {
+            return Ok(());
+        }
+        let message = format!("this key may {} only", permission(self.caller.role));
+        Err(ApiError::new(ErrorKind::Forbidden, "forbidden", message))
     }
 
     /// Rejects a caller to which a namespace is closed: the request covers all namespaces.
@@ -186,4 +196,12 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     SystemRandom::new().fill(&mut bytes).expect("the operating system returns random bytes");
     bytes
+}
+
+fn permission(role: Role) -> &'static str {
+    match role {
+        Role::Reader => "read",
+        Role::Agent => "read and write memories",
+        Role::Admin | Role::Operator => "administer its tenant",
+    }
 }

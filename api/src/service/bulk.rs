@@ -5,7 +5,7 @@
 //! A purge deletes memories for good with everything that the state tells of them, and reads the state once
 //! more to prove it.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use storage::command::{
     BulkFilter, DeleteMemories, PurgeMemories, RemoveTraces, ReplayDeliveries, ReplayDelivery,
@@ -14,11 +14,12 @@ use storage::command::{
 use storage::model::api_key::ApiKey;
 use storage::model::id::{KeyId, MemoryId};
 use storage::model::memory::Origin;
+use storage::model::tenant::Role;
 use storage::model::trigger::DeliveryId;
 use storage::model::trigger::Notification;
 use storage::{
-    BULK_MAX, CREATE_MAX, CREATE_TEXT_BYTES_MAX, Filter, MemoryPatch, Outcomes, Reader, Rejection,
-    ReplayedDeliveries, TenantRule, TierFilter, TraceScope, Traces, View,
+    BULK_MAX, CREATE_MAX, CREATE_TEXT_BYTES_MAX, Filter, MemoryPatch, Outcomes, QuarantineFilter,
+    Reader, Rejection, ReplayedDeliveries, TenantRule, TierFilter, TraceScope, Traces, View,
 };
 use tokio::time::Instant;
 
@@ -83,10 +84,21 @@ impl Session {
         targets: BulkTargets,
         mut patch: MemoryPatch,
     ) -> ApiResult<BulkResult> {
+        if patch.is_reviewed {
+            self.check_role(Role::Admin)?;
+        }
+        let guard = self.guard();
+        let is_guarded = |namespace: &String| guard.rules.iter().any(|it| it.covers(namespace));
+        if patch.namespace.as_ref().is_some_and(is_guarded) {
+            let message = "the guard has rules for this namespace: move memories one at a time";
+            return Err(Rejection::WrongState(message.into()).into());
+        }
+        tokio::task::block_in_place(|| Self::examine_patch(&guard, &mut patch, None))?;
         if let Some((label, vector)) = &mut patch.label {
             *vector = self.service.embed(&self.caller, TextRole::Passage, label).await?;
         }
-        self.for_each(targets, |ids| UpdateMemories { ids, patch: patch.clone() }).await
+        let update = |ids| UpdateMemories { ids, patch: patch.clone() };
+        self.for_each(targets, Some(guard.version), update).await
     }
 
     /// Deletes memories: of these, or of all, those that match a filter. Without both, the
@@ -96,6 +108,7 @@ impl Session {
         targets: Option<BulkTargets>,
         mut filter: BulkFilter,
         home: Option<String>,
+        rejects: bool,
     ) -> ApiResult<BulkResult> {
         let targets = match targets {
             Some(targets) => {
@@ -112,11 +125,19 @@ impl Session {
                 self.matching(filter.clone()).await?
             }
         };
-        self.for_each(targets, |ids| DeleteMemories { ids, filter: filter.clone() }).await
+        let values: HashMap<_, _> = match rejects {
+            true => self.rejected_values(targets.ids.clone().into()).await?.into_iter().collect(),
+            false => HashMap::new(),
+        };
+        let delete = |ids: Vec<MemoryId>| {
+            let rejects = ids.iter().filter_map(|id| Some((*id, *values.get(id)?))).collect();
+            DeleteMemories { ids, filter: filter.clone(), rejects }
+        };
+        self.for_each(targets, None, delete).await
     }
 
     pub(crate) async fn restore_memories(&self, targets: BulkTargets) -> ApiResult<BulkResult> {
-        self.for_each(targets, RestoreMemories).await
+        self.for_each(targets, None, RestoreMemories).await
     }
 
     /// The memories that match a filter, as of everything acknowledged so far.
@@ -139,6 +160,7 @@ impl Session {
     pub(super) async fn for_each<C>(
         &self,
         targets: BulkTargets,
+        guard: Option<u64>,
         command: impl Fn(Vec<MemoryId>) -> C,
     ) -> ApiResult<BulkResult>
     where
@@ -152,7 +174,7 @@ impl Session {
             let chunk: Vec<MemoryId> = remaining.iter().take(BULK_MAX).copied().collect();
             let submit = async {
                 let _turn = self.large_write_turn(chunk.len(), 0).await?;
-                self.submit(command(chunk)).await
+                self.submit_examined(command(chunk), guard).await
             };
             let done = match submit.await {
                 Ok(done) => done,
@@ -244,7 +266,7 @@ impl Session {
         self.remove_traces(found.rows.clone()).await?;
         let ids = scope.ids.iter().copied().collect();
         let targets = BulkTargets { ids, unknown: Vec::new() };
-        self.for_each(targets, PurgeMemories).await?;
+        self.for_each(targets, None, PurgeMemories).await?;
         self.remove_traces(self.traces(&scope).await?.rows).await?;
         let remaining = self.traces(&scope).await?;
         Ok(Purge { freshness: self.service.present(), found, remaining: Some(remaining) })
@@ -272,6 +294,7 @@ impl Session {
                 );
             }
             let filter = Filter {
+                quarantine: QuarantineFilter::With,
                 namespace: namespace.clone(),
                 origin: origin.clone(),
                 access,
@@ -292,12 +315,15 @@ impl Session {
     }
 
     async fn remove_traces(&self, rows: TraceRows) -> ApiResult<()> {
-        let most = rows.events.len().max(rows.deliveries.len()).max(rows.receipts.len());
+        let TraceRows { events, deliveries, receipts, tombstones } = &rows;
+        let numbers = [events.len(), deliveries.len(), receipts.len(), tombstones.len()];
+        let most = numbers.into_iter().max().unwrap_or_default();
         for at in 0..most.div_ceil(TRACES_MAX) {
             let rows = TraceRows {
                 events: part(&rows.events, at),
                 deliveries: part(&rows.deliveries, at),
                 receipts: part(&rows.receipts, at),
+                tombstones: part(&rows.tombstones, at),
             };
             self.submit(RemoveTraces(rows)).await?;
         }

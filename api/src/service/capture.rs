@@ -4,9 +4,12 @@
 //! Captured turns are memories of a namespace for each project, with a tag, below that of the key. They end
 //! after two weeks without a recall. Other projects do not recall them.
 
+use std::sync::LazyLock;
+
 use jiff::tz::TimeZone;
 use storage::model::details::Details;
 use storage::model::duplicate::OnDuplicate;
+use storage::model::guard::{GuardAction, GuardMark, GuardRule};
 use storage::model::id::MemoryId;
 use storage::model::memory::{DecayClass, MemoryType, Origin};
 use storage::model::tenant::Role;
@@ -17,7 +20,7 @@ use storage::{Condition, Filter, NewMemory};
 use uuid::Uuid;
 
 use crate::error::ApiResult;
-use crate::guard::redacted;
+use crate::guard::{Detections, Detector};
 use crate::limits::QUERY_BYTES_MAX;
 use crate::service::Session;
 use crate::service::context::ContextText;
@@ -37,6 +40,16 @@ const SESSION_BYTES_MAX: usize = 128;
 /// Longest name of a project, in bytes.
 const PROJECT_BYTES_MAX: usize = 48;
 
+/// Removes secrets and numbers, whatever the rules of the tenant.
+static CAPTURED_TEXTS: LazyLock<Detector> = LazyLock::new(|| {
+    Detector::new(GuardRule {
+        secrets: GuardAction::Redact,
+        numbers: GuardAction::Redact,
+        instructions: GuardAction::Off,
+        ..GuardRule::default()
+    })
+});
+
 /// A part of a session of a coding agent.
 pub(crate) struct Turn<'a> {
     /// `user` or `assistant`.
@@ -48,8 +61,9 @@ pub(crate) struct Turn<'a> {
 
 /// Where a session works.
 pub(crate) struct Project {
-    /// The namespace of its turns.
+    /// The namespace of its turns, and that above it in which the key stores.
     namespace: String,
+    base: String,
     /// The namespace whose memories are boosted.
     home: Option<String>,
 }
@@ -62,7 +76,7 @@ impl Project {
         let name: String = name.chars().filter(|char| !char.is_control()).collect();
         let name = &name[..name.floor_char_boundary(PROJECT_BYTES_MAX)];
         let name = if name.is_empty() { "none" } else { name };
-        Self { namespace: format!("{base}/{CAPTURED}/{name}"), home }
+        Self { namespace: format!("{base}/{CAPTURED}/{name}"), base: base.to_owned(), home }
     }
 }
 
@@ -112,7 +126,9 @@ impl Session {
     /// Stores a turn without its secrets, unless the caller may not, or the text says nothing. The namespace
     /// may be closed to the key: then nothing is captured.
     pub(crate) async fn capture(&self, project: &Project, turn: Turn<'_>) -> ApiResult<()> {
-        let text = redacted(turn.text.trim());
+        let text = tokio::task::block_in_place(|| {
+            CAPTURED_TEXTS.examine(turn.text.trim(), &mut Detections::default())
+        });
         if self.caller.role < Role::Agent
             || !says_something(&text)
             || !self.caller.access.allows(&project.namespace)
@@ -128,6 +144,9 @@ impl Session {
             ("session".to_owned(), serde_json::Value::from(id).to_string())
         };
         let session = turn.session.map(entry);
+        let namespaces = [&project.namespace, &project.base];
+        let unless_rejected =
+            namespaces.into_iter().map(|namespace| self.value_hash(namespace, &label)).collect();
         let tags = vec![CAPTURED.to_owned(), turn.role.to_owned()];
         let origin = Origin {
             key: Some(self.caller.key),
@@ -158,9 +177,14 @@ impl Session {
                 ..Times::default()
             },
             external_id: None,
+            guard: GuardMark::default(),
+            unless_rejected,
         };
-        let done = self.create_memories(vec![new]).await?;
-        self.request.set_created(done.value.created());
+        match self.create_memories(vec![new]).await {
+            Ok(done) => self.request.set_created(done.value.created()),
+            Err(error) if ["guarded", "value_rejected"].contains(&error.code) => {}
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
 }

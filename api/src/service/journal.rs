@@ -222,7 +222,7 @@ impl<'a> Viewer<'a> {
     fn visible_memory(&self, event: &mut Event) -> storage::Result<Option<Memory>> {
         let found = event.subject.map(|id| self.reader.get(self.tenant, id)).transpose()?.flatten();
         let memory = found.map(|found| found.memory);
-        let memory = memory.filter(|memory| self.access.allows(&memory.namespace));
+        let memory = memory.filter(|memory| self.access.allows_memory(memory));
         if let EventKind::TriggerFired(fired) = &mut event.kind
             && memory.is_none()
             && !self.access.is_unrestricted()

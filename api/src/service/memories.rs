@@ -8,7 +8,8 @@ use storage::command::{CreateMemories, DeleteMemory, UpdateMemory};
 use storage::model::access::{Access, Caller};
 use storage::model::edge::Suggestion;
 use storage::model::id::{MemoryId, Timestamp};
-use storage::model::memory::MemoryRecord;
+use storage::model::memory::{Memory, MemoryRecord};
+use storage::model::tenant::Role;
 use storage::model::vector::Vector;
 use storage::model::versions::Versions;
 use storage::span::child;
@@ -37,9 +38,20 @@ impl Session {
             return Err(ApiError::new(ErrorKind::TooLarge, "too_large", message));
         }
         let _turn = self.large_write_turn(new.len(), bytes).await?;
+        let (guard, many) = (self.guard(), new.len() > 1);
+        let examine = |(at, mut new): (usize, NewMemory)| {
+            let examined = Self::examine_new(&guard, &mut new);
+            examined.map(|()| new).map_err(|error| match many {
+                true => ApiError { message: format!("nodes[{at}]: {}", error.message), ..error },
+                false => error,
+            })
+        };
+        let new = tokio::task::block_in_place(|| {
+            new.into_iter().enumerate().map(examine).collect::<ApiResult<Vec<_>>>()
+        })?;
         let new = new.into_iter().map(|new| self.prepare(new));
         let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;
-        self.submit(CreateMemories(new)).await
+        self.submit_examined(CreateMemories(new), Some(guard.version)).await
     }
 
     /// Changes a memory. Sets the vector of a new label, and the memories that are similar to it.
@@ -48,33 +60,47 @@ impl Session {
         id: MemoryId,
         mut patch: MemoryPatch,
     ) -> ApiResult<WriteResult<TouchedMemories>> {
-        if let Some((label, vector)) = &mut patch.label {
+        if patch.is_reviewed {
+            self.check_role(Role::Admin)?;
+        }
+        let guard = self.guard();
+        if patch.has_texts() {
             let present = self.read(move |reader, caller| {
                 let found = reader.with_vector(caller.tenant, id)?;
                 // What is closed to the caller must not show in the time of a rejection.
                 Ok(found.filter(|(memory, _)| caller.access.allows(&memory.namespace)))
             });
-            match present.await? {
-                // Programs send the whole memory when they change a part of it.
-                Some((present, known)) if present.label == *label => *vector = known,
-                present => {
-                    *vector = self.service.embed(&self.caller, TextRole::Passage, label).await?;
-                    if let Some((present, _)) = present {
-                        let namespace = patch.namespace.as_ref().unwrap_or(&present.namespace);
-                        patch.similar = self.suggestions(namespace, label, &[], vector)?;
-                        patch.similar.retain(|suggestion| suggestion.other != id);
+            let present = present.await?;
+            let memory = present.as_ref().map(|(memory, _)| memory);
+            tokio::task::block_in_place(|| Self::examine_patch(&guard, &mut patch, memory))?;
+            if let Some((label, vector)) = &mut patch.label {
+                match present {
+                    // Programs send the whole memory when they change a part of it.
+                    Some((present, known)) if present.label == *label => *vector = known,
+                    present => {
+                        *vector =
+                            self.service.embed(&self.caller, TextRole::Passage, label).await?;
+                        if let Some((present, _)) = present {
+                            let namespace = patch.namespace.as_ref().unwrap_or(&present.namespace);
+                            patch.similar = self.suggestions(namespace, label, &[], vector)?;
+                            patch.similar.retain(|suggestion| suggestion.other != id);
+                        }
                     }
                 }
             }
         }
-        self.submit(UpdateMemory { id, patch }).await
+        self.submit_examined(UpdateMemory { id, patch }, Some(guard.version)).await
     }
 
+    /// Deletes a memory. If its value is rejected, captures and imports do not bring it back.
     pub(crate) async fn delete_memory(
         &self,
         id: MemoryId,
+        rejects: bool,
     ) -> ApiResult<WriteResult<TouchedMemories>> {
-        self.submit(DeleteMemory(id)).await
+        let values = if rejects { self.rejected_values(vec![id]).await? } else { Vec::new() };
+        let rejects = values.first().map(|(_, value)| *value);
+        self.submit(DeleteMemory { id, rejects }).await
     }
 
     /// The vector of a text, of length 1, and the name of the model.
@@ -141,7 +167,7 @@ impl Session {
         let read = move |reader: &Reader, caller: &Caller| {
             let found = ids.iter().filter_map(|id| reader.get(caller.tenant, *id).transpose());
             let is_open = |record: &storage::Result<MemoryRecord>| {
-                record.as_ref().map_or(true, |it| caller.access.allows(&it.memory.namespace))
+                record.as_ref().map_or(true, |it| is_open(&it.memory, caller))
             };
             found.filter(is_open).collect()
         };
@@ -208,9 +234,7 @@ impl Session {
         + 'static,
     ) -> ApiResult<(T, Access)> {
         let found = self.find(move |reader, caller| match reader.get(caller.tenant, id)? {
-            Some(record) if caller.access.allows(&record.memory.namespace) => {
-                find(reader, caller, record)
-            }
+            Some(record) if is_open(&record.memory, caller) => find(reader, caller, record),
             _ => Ok(None),
         });
         Ok(found.await?.ok_or(Rejection::NotFound)?)
@@ -317,7 +341,7 @@ impl Session {
                 let other = edge.other(id);
                 match reader.get(caller.tenant, other)? {
                     None => verified = false,
-                    Some(found) if !caller.access.allows(&found.memory.namespace) => continue,
+                    Some(found) if !is_open(&found.memory, caller) => continue,
                     Some(_) => drop(others.insert(other)),
                 }
                 edges += 1;
@@ -326,6 +350,12 @@ impl Session {
         });
         Ok(check.await?.0)
     }
+}
+
+/// Whether a caller may read a memory: in quarantine, only admins do.
+fn is_open(memory: &Memory, caller: &Caller) -> bool {
+    caller.access.allows_memory(memory)
+        || caller.role >= Role::Admin && caller.access.allows(&memory.namespace)
 }
 
 /// Orders the first results by their relevance, if the reranker responds.

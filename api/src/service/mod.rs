@@ -7,6 +7,7 @@ pub(crate) mod bulk;
 pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod freshness;
+pub(crate) mod guard;
 pub(crate) mod journal;
 mod key_uses;
 pub(crate) mod memories;
@@ -36,6 +37,7 @@ use crate::admission::memory::{MemoryGuard, MemoryUse};
 use crate::admission::rates::Rates;
 use crate::admission::request::RequestContext;
 use crate::error::{ApiError, ApiResult};
+use crate::guard::Guards;
 use crate::limits::{
     DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, KEY_LARGE_WRITES_MAX, KEY_TURNS_MAX, LARGE_WRITE_WAIT,
     LARGE_WRITES_MAX, READ_WAIT, REPLAYS_MAX, REQUESTS_MAX, SMALL_WRITE_BYTES_MAX,
@@ -54,6 +56,7 @@ pub(crate) struct Service {
     embedder: Arc<dyn Embedder>,
     pub(crate) reranker: OnceLock<Arc<dyn Reranker>>,
     hooks: Arc<dyn Hooks>,
+    guards: Guards,
     recalls: RecallBuffer,
     pub(crate) key_uses: KeyUseBuffer,
     reads: FairPermits,
@@ -123,6 +126,7 @@ impl Service {
             embedder,
             reranker: OnceLock::new(),
             hooks,
+            guards: Guards::default(),
             recalls: RecallBuffer::default(),
             key_uses: KeyUseBuffer::default(),
             reads: FairPermits::new(reads_max(), READ_WAIT),

@@ -7,11 +7,13 @@ use storage::command::Import;
 use storage::model::access::Caller;
 use storage::model::edge::Edge;
 use storage::model::id::TriggerId;
+use storage::model::memory::Memory;
 use storage::model::tenant::Role;
 use storage::model::trigger::{Firings, Trigger, TriggerAction, TriggerActionKind};
-use storage::{Exported, IMPORT_MAX, Imported, ImportedMemory, Reader, View};
+use storage::{Exported, IMPORT_MAX, Imported, ImportedMemory, Reader, Rejection, View};
 
 use crate::error::{ApiError, ApiResult};
+use crate::guard::CompiledGuard;
 use crate::limits::BATCH_EMBED_AHEAD;
 use crate::service::Session;
 use crate::service::bulk::fitting;
@@ -81,7 +83,9 @@ impl Session {
         tokio::task::spawn_blocking(move || {
             // A reader sees no paths of webhooks, so its triggers would not be whole.
             let sees_triggers = caller.access.is_unrestricted() && caller.role > Role::Reader;
+            let is_admin = caller.role >= Role::Admin;
             let visit = |part: Exported| match part {
+                Exported::Memory(one) if one.memory.guard.is_quarantined() && !is_admin => true,
                 Exported::Trigger(..) if !sees_triggers => true,
                 part => visit(part),
             };
@@ -92,10 +96,12 @@ impl Session {
         });
     }
 
-    /// Creates what does not exist: an import that is repeated adds nothing. `is_dry_run` counts only.
+    /// Creates what does not exist: an import that is repeated adds nothing. Values that a client has rejected
+    /// are created only with `brings_back`. `is_dry_run` counts only.
     pub(crate) async fn import(
         &self,
         items: ImportItems,
+        brings_back: bool,
         is_dry_run: bool,
     ) -> ApiResult<ImportOutcome> {
         let ImportItems { memories, edges, triggers, rejected } = items;
@@ -105,24 +111,56 @@ impl Session {
         let found = self.existing_memories(ids).await?;
         let present: BTreeSet<_> = found.into_iter().map(|record| record.id).collect();
         let mut new = Numbered::default();
-        for (line, memory) in memories.lines.into_iter().zip(memories.items) {
-            match present.contains(&memory.id) {
-                true => outcome.present += 1,
-                false => new.push(line, memory),
+        let guard = self.guard();
+        for (line, mut memory) in memories.lines.into_iter().zip(memories.items) {
+            if present.contains(&memory.id) {
+                outcome.present += 1;
+                continue;
+            }
+            let examine = || Self::examine_imported(&guard, &mut memory);
+            match tokio::task::block_in_place(examine) {
+                Ok(()) => {
+                    let Memory { namespace, label, .. } = &memory.memory;
+                    let value = (!brings_back).then(|| self.value_hash(namespace, label));
+                    memory.unless_rejected.extend(value);
+                    new.push(line, memory);
+                }
+                Err(error) => outcome.rejected.push((line, error)),
             }
         }
         if is_dry_run {
             let all = edges.items.len() + triggers.items.len();
             let ids = triggers.items.iter().map(|(id, ..)| *id).collect();
             let present = self.present_parts(edges.items, ids).await?;
-            outcome.created += new.items.len() + all - present;
+            let rejected = self.rejected_lines(&new).await?;
+            outcome.created += new.items.len() - rejected.len() + all - present;
+            outcome.rejected.extend(rejected);
             outcome.present += present;
             return Ok(outcome);
         }
-        outcome.count(&new.lines, self.import_memories(new.items).await?);
+        outcome.count(&new.lines, self.import_memories(new.items, &guard).await?);
         outcome.count(&edges.lines, self.import_parts(edges.items, Import::Edges).await?);
         outcome.count(&triggers.lines, self.import_parts(triggers.items, Import::Triggers).await?);
         Ok(outcome)
+    }
+
+    /// The lines of memories that a client has rejected.
+    async fn rejected_lines(
+        &self,
+        new: &Numbered<ImportedMemory>,
+    ) -> ApiResult<Vec<(usize, ApiError)>> {
+        let values = new.items.iter().map(|memory| memory.unless_rejected.clone());
+        let lines: Vec<_> = new.lines.iter().copied().zip(values).collect();
+        let read = move |reader: &Reader, caller: &Caller| {
+            let mut rejected = Vec::new();
+            for (line, values) in lines {
+                if reader.has_tombstone(caller.tenant, &values)? {
+                    rejected.push((line, Rejection::ValueRejected.into()));
+                }
+            }
+            Ok(rejected)
+        };
+        self.read(read).await
     }
 
     /// How many of these edges and triggers exist.
@@ -154,7 +192,11 @@ impl Session {
     }
 
     /// Creates memories as they were. Those without a vector are embedded.
-    async fn import_memories(&self, all: Vec<ImportedMemory>) -> ApiResult<Vec<Imported>> {
+    async fn import_memories(
+        &self,
+        all: Vec<ImportedMemory>,
+        guard: &CompiledGuard,
+    ) -> ApiResult<Vec<Imported>> {
         let embedded = all.into_iter().map(async |mut one: ImportedMemory| {
             if one.vector.dimension() == 0 {
                 one.vector =
@@ -169,7 +211,7 @@ impl Session {
             let part = rest[..fitting(&rest, ImportedMemory::text_bytes)].to_vec();
             let bytes = part.iter().map(ImportedMemory::text_bytes).sum();
             let _turn = self.large_write_turn(part.len(), bytes).await?;
-            let done: Vec<Imported> = self.import_part(Import::Memories(part)).await?;
+            let done: Vec<Imported> = self.import_part(Import::Memories(part), guard).await?;
             rest.drain(..done.len());
             outcomes.extend(done);
         }
@@ -191,10 +233,10 @@ impl Session {
         mut rest: Vec<T>,
         part: impl Fn(Vec<T>) -> Import,
     ) -> ApiResult<Vec<Imported>> {
-        let mut outcomes = Vec::new();
+        let (mut outcomes, guard) = (Vec::new(), self.guard());
         while !rest.is_empty() {
             let first = rest[..rest.len().min(IMPORT_MAX)].to_vec();
-            let done = self.import_part(part(first)).await?;
+            let done = self.import_part(part(first), &guard).await?;
             rest.drain(..done.len());
             outcomes.extend(done);
         }
@@ -202,8 +244,8 @@ impl Session {
     }
 
     /// Submits one command. It covers at least one item.
-    async fn import_part(&self, part: Import) -> ApiResult<Vec<Imported>> {
-        let done = self.submit(part).await?.value;
+    async fn import_part(&self, part: Import, guard: &CompiledGuard) -> ApiResult<Vec<Imported>> {
+        let done = self.submit_examined(part, Some(guard.version)).await?.value;
         if done.is_empty() { Err(ApiError::internal()) } else { Ok(done) }
     }
 }

@@ -37,10 +37,26 @@ impl Session {
     where
         C: TenantRule + Into<TenantAction>,
     {
-        self.submit_action(command.into()).await?.map(value_of)
+        self.submit_action(command.into(), None).await?.map(value_of)
     }
 
-    async fn submit_action(&self, action: TenantAction) -> ApiResult<WriteResult<Reply>> {
+    /// [`Self::submit`] of a command whose texts a guard of this version has examined.
+    pub(super) async fn submit_examined<C>(
+        &self,
+        command: C,
+        guard: Option<u64>,
+    ) -> ApiResult<WriteResult<C::Reply>>
+    where
+        C: TenantRule + Into<TenantAction>,
+    {
+        self.submit_action(command.into(), guard).await?.map(value_of)
+    }
+
+    async fn submit_action(
+        &self,
+        action: TenantAction,
+        guard: Option<u64>,
+    ) -> ApiResult<WriteResult<Reply>> {
         self.service.memory.check_write(action.class())?;
         let receipt = self.request.next_receipt().map(|receipt| {
             // A plain digest in the state would allow guessing a weak secret of a trigger.
@@ -52,6 +68,7 @@ impl Session {
             source: self.request.address(),
             receipt,
             condition: self.request.precondition(),
+            guard,
             ..Command::of_tenant(self.caller.tenant, action)
         };
         let raft = &self.service.raft;

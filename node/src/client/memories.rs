@@ -261,9 +261,12 @@ pub(crate) struct Edit {
     /// true: do not let it be deleted
     #[arg(long)]
     locked: Option<bool>,
-    /// false: it was reviewed
+    /// false: it is flagged no more
     #[arg(long)]
     flagged: Option<bool>,
+    /// true: an admin has reviewed it, so it also leaves the quarantine
+    #[arg(long)]
+    reviewed: Option<bool>,
     #[command(flatten)]
     client: Client,
 }
@@ -286,6 +289,7 @@ impl Edit {
             ("is_pinned", self.pinned.into()),
             ("is_locked", self.locked.into()),
             ("flagged_for_review", self.flagged.into()),
+            ("reviewed", self.reviewed.into()),
         ]);
         let mut file = None;
         if body.as_object().is_some_and(Map::is_empty) {
@@ -336,6 +340,9 @@ fn in_editor(label: &str) -> Result<(String, NamedTempFile), Failure> {
 pub(crate) struct Forget {
     #[arg(required = true)]
     ids: Vec<String>,
+    /// The texts are wrong: captures and imports do not bring them back
+    #[arg(long)]
+    reject: bool,
     #[command(flatten)]
     client: Client,
 }
@@ -344,7 +351,8 @@ impl Forget {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let connection = self.client.connect()?;
         for id in &self.ids {
-            let deleted: Value = connection.write(Method::DELETE, &path(id)?, None).await?;
+            let path = format!("{}?reject={}", path(id)?, self.reject);
+            let deleted: Value = connection.write(Method::DELETE, &path, None).await?;
             match self.client.is_json() {
                 true => print_json(&deleted)?,
                 false => print(&format!("{id} is deleted."))?,

@@ -203,6 +203,9 @@ pub(crate) struct Import {
     /// Validate all lines, and count what would be created
     #[arg(long)]
     dry_run: bool,
+    /// Create also texts that a client has rejected as wrong
+    #[arg(long)]
+    include_rejected: bool,
     /// Write what does not come in to this file, a line of JSON each: its place, the reason, and the entry
     #[arg(long, value_name = "FILE")]
     rejects: Option<PathBuf>,
@@ -263,7 +266,11 @@ impl Import {
             out.flush().map_err(cannot("write a file"))?;
             (converted.path(), conversion.places.len(), conversion)
         };
-        let outcome = send_all(&connection, file, total, self.dry_run).await?;
+        let query = [
+            ("dry_run", self.dry_run.to_string()),
+            ("include_rejected", self.include_rejected.to_string()),
+        ];
+        let outcome = send_all(&connection, file, total, &query).await?;
         let Conversion { places, merged, skipped, rejects: mut errors, .. } = conversion;
         let rejected = outcome.rejected + errors.len() as u64;
         let entries = entries(file, &outcome.errors)?;
@@ -302,7 +309,7 @@ async fn send_all(
     connection: &Connection,
     file: &Path,
     total: usize,
-    dry_run: bool,
+    query: &[(&str, String)],
 ) -> Result<Outcome, Failure> {
     let bar = ProgressBar::new(total as u64).with_style(style("{wide_bar} {pos}/{len} lines")?);
     let mut all = Outcome::default();
@@ -315,7 +322,7 @@ async fn send_all(
             |part: &Result<ImportPart, Failure>| part.as_ref().is_ok_and(|it| it.kind == kind);
         let others = std::iter::from_fn(|| parts.next_if(is_same));
         let same = stream::iter(std::iter::once(Ok(first)).chain(others));
-        let mut sent = same.map(|part| send(connection, part, dry_run)).buffered(PARTS_AT_ONCE);
+        let mut sent = same.map(|part| send(connection, part, query)).buffered(PARTS_AT_ONCE);
         while let Some((count, outcome)) = sent.try_next().await? {
             bar.inc(count as u64);
             all.created += outcome.created;
@@ -423,12 +430,11 @@ fn parts(path: &Path) -> Result<impl Iterator<Item = Result<ImportPart, Failure>
 async fn send(
     connection: &Connection,
     part: Result<ImportPart, Failure>,
-    dry_run: bool,
+    query: &[(&str, String)],
 ) -> Result<(usize, Outcome), Failure> {
     let ImportPart { first, lines, count, .. } = part?;
-    let query = [("dry_run", dry_run.to_string())];
     let lines = Bytes::from(lines);
-    let mut outcome: Outcome = connection.post_lines("/import", &query, &lines).await?;
+    let mut outcome: Outcome = connection.post_lines("/import", query, &lines).await?;
     for error in &mut outcome.errors {
         error.line += first - 1;
     }

@@ -361,7 +361,8 @@ mod tests {
     fn large_commands_join_batches_of_their_key() {
         let delete = |key: u8, memories: usize| {
             let ids = vec![MemoryId([0; 16]); memories];
-            let deletion = DeleteMemories { ids, filter: BulkFilter::default() };
+            let deletion =
+                DeleteMemories { ids, filter: BulkFilter::default(), rejects: Vec::new() };
             let actor = Some(KeyId([key; 8]));
             Command { actor, ..Command::of_tenant(TenantId(1), deletion) }
         };

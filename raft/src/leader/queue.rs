@@ -235,7 +235,7 @@ mod tests {
     use storage::model::id::MemoryId;
 
     fn client(tenant: u32, key: u8) -> QueuedCommand {
-        let deletion = DeleteMemory(MemoryId([0; 16]));
+        let deletion = DeleteMemory { id: MemoryId([0; 16]), rejects: None };
         let actor = Some(KeyId([key; 8]));
         let command = Command { actor, ..Command::of_tenant(TenantId(tenant), deletion) };
         QueuedCommand::new(command, Span::none()).0

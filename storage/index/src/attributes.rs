@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use model::access::{Access, is_below};
+use model::guard::Trust;
 use model::id::{MemoryId, Timestamp};
 use model::memory::{DecayClass, Memory, MemoryType, Tier};
 use roaring::{MultiOps, RoaringBitmap};
@@ -26,6 +27,8 @@ const PINNED: u64 = 2;
 const FLAGGED: u64 = 4;
 const ARCHIVED: u64 = 8;
 const SUPERSEDED: u64 = 16;
+const QUARANTINED: u64 = 32;
+const REVIEWED: u64 = 64;
 const CLASS_SHIFT: u32 = 8;
 const TYPE_SHIFT: u32 = 16;
 const NAMESPACE_SHIFT: u32 = 32;
@@ -43,7 +46,9 @@ impl Attributes {
                 | (u64::from(memory.is_pinned) * PINNED)
                 | (u64::from(memory.is_flagged) * FLAGGED)
                 | (u64::from(memory.archived_at.is_some()) * ARCHIVED)
-                | (u64::from(memory.superseded_by.is_some()) * SUPERSEDED),
+                | (u64::from(memory.superseded_by.is_some()) * SUPERSEDED)
+                | (u64::from(memory.guard.is_quarantined()) * QUARANTINED)
+                | (u64::from(memory.guard.is_reviewed()) * REVIEWED),
         )
     }
 
@@ -55,6 +60,15 @@ impl Attributes {
     #[inline]
     pub fn is_flagged(self) -> bool {
         self.0 & FLAGGED != 0
+    }
+
+    /// As [`Memory::trust`].
+    pub fn trust(self) -> Trust {
+        match self.0 & (FLAGGED | REVIEWED) {
+            0 => Trust::Normal,
+            REVIEWED => Trust::Reviewed,
+            _ => Trust::Suspect,
+        }
     }
 
     #[inline]
@@ -108,11 +122,18 @@ impl AttributeMask {
         pinned: Option<bool>,
         flagged: Option<bool>,
         archived: Option<bool>,
+        quarantined: Option<bool>,
     ) -> Self {
         let flag = |mask: Self, flag: u64, is_set: Option<bool>| {
             mask.and(flag, is_set.map(u64::from), flag.trailing_zeros())
         };
-        flag(flag(flag(self, PINNED, pinned), FLAGGED, flagged), ARCHIVED, archived)
+        let flags = [
+            (PINNED, pinned),
+            (FLAGGED, flagged),
+            (ARCHIVED, archived),
+            (QUARANTINED, quarantined),
+        ];
+        flags.into_iter().fold(self, |mask, (bit, is_set)| flag(mask, bit, is_set))
     }
 
     /// Requires `value`, shifted by `shift`, in the bits of `mask`. `None` requires nothing.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api_key::ApiKey;
 use crate::id::{KeyId, TenantId, Timestamp};
+use crate::memory::Memory;
 use crate::tenant::Role;
 
 /// Maximum number of rules per tenant.
@@ -142,6 +143,11 @@ impl Access {
     /// The namespaces to which the key is bound; empty is all.
     pub fn bound_to(&self) -> &[String] {
         &self.bound_to
+    }
+
+    /// Whether it allows to read a memory. In quarantine, only admins do.
+    pub fn allows_memory(&self, memory: &Memory) -> bool {
+        self.allows(&memory.namespace) && !memory.guard.is_quarantined()
     }
 
     /// Whether a namespace is allowed.

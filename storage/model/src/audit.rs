@@ -102,6 +102,8 @@ named_enum! {
         ModelChange = "model.change",
         /// Memories, edges or triggers were imported.
         MemoryImport = "memory.import",
+        /// The rules of the guard were replaced.
+        GuardChange = "guard.change",
     }
 }
 

@@ -67,9 +67,14 @@ impl Duplicates {
 /// The term under which an index has the texts with the same words, by [`has_same_words`]. `None` for a text
 /// without words.
 pub fn same_words_term(text: &str) -> Option<TermHash> {
-    let said = spoken(text);
+    let said = same_words(text);
     // No other term of a facet begins so.
-    (!said.is_empty()).then(|| TermHash::of(&format!("said={}", said.join(" "))))
+    (!said.is_empty()).then(|| TermHash::of(&format!("said={said}")))
+}
+
+/// The words of a text in one form: equal for texts with the same words.
+pub fn same_words(text: &str) -> String {
+    spoken(text).join(" ")
 }
 
 /// Whether two texts have the same words in the same order, and at least one. Case, white space,

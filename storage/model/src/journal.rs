@@ -292,6 +292,8 @@ named_enum! {
         ValidUntil = "valid_until",
         /// When it expires.
         ExpiresAt = "expires_at",
+        /// Whether an admin has reviewed it.
+        Reviewed = "reviewed",
     }
 }
 

@@ -12,6 +12,7 @@ use text::folding::fold_name;
 use text::term::TermHash;
 
 use crate::details::Details;
+use crate::guard::{GuardMark, Trust};
 use crate::heat::Anchor;
 use crate::id::{KeyId, MemoryId, Timestamp};
 use crate::times::Times;
@@ -102,7 +103,7 @@ pub struct Memory {
     pub is_pinned: bool,
     /// Locked memories cannot be deleted.
     pub is_locked: bool,
-    /// Flagged for review by feedback `wrong`, until cleared.
+    /// Flagged for review by feedback `wrong` or by the guard, until cleared.
     pub is_flagged: bool,
     /// Floor of this memory, 0 to 1.
     pub min_heat: f32,
@@ -134,6 +135,8 @@ pub struct Memory {
     pub times: Option<Box<Times>>,
     /// The id that its client has given it, of which its own is made. It stays.
     pub external_id: Option<String>,
+    /// What the guard has found in it.
+    pub guard: GuardMark,
 }
 
 /// What changes of a memory while its text stays. Its row replaces these fields of the text row.
@@ -152,6 +155,7 @@ pub struct MemoryState {
     pub locked_by: Option<KeyId>,
     pub details: Option<Box<Details>>,
     pub times: Option<Box<Times>>,
+    pub guard: GuardMark,
 }
 
 /// A key that has changed a memory.
@@ -180,6 +184,7 @@ impl Memory {
             locked_by: self.locked_by,
             details: self.details.clone(),
             times: self.times.clone(),
+            guard: self.guard,
         }
     }
 
@@ -200,6 +205,7 @@ impl Memory {
             locked_by: state.locked_by,
             details: state.details.clone(),
             times: state.times.clone(),
+            guard: state.guard,
             ..self
         }
     }
@@ -224,6 +230,15 @@ impl Memory {
         let ends = [times.valid_until, times.superseded_at].into_iter().flatten();
         times.valid_from.unwrap_or_else(|| self.happened_at().min(self.created_at))
             ..ends.min().unwrap_or(Timestamp(i64::MAX))
+    }
+
+    /// How far it can be relied on.
+    pub fn trust(&self) -> Trust {
+        match (self.is_flagged, self.guard.is_reviewed()) {
+            (true, _) => Trust::Suspect,
+            (false, true) => Trust::Reviewed,
+            (false, false) => Trust::Normal,
+        }
     }
 
     /// When a tick deletes it.
@@ -285,6 +300,7 @@ impl Memory {
             details: None,
             times: None,
             external_id: None,
+            guard: GuardMark::default(),
         }
     }
 }

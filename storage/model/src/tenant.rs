@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::guard::Guard;
 use crate::id::{TenantId, Timestamp};
 use crate::retention::RetentionRule;
 use crate::thermo::Thermo;
@@ -39,6 +40,8 @@ pub struct Tenant {
     pub webhook_hosts: Vec<String>,
     /// Whether only the key that has locked a memory, or an admin, rewrites or unlocks it.
     pub guards_locked: bool,
+    /// What it lets into its memories.
+    pub guard: Guard,
 }
 
 /// Longest of `webhook_hosts`, in bytes.
@@ -67,6 +70,7 @@ impl Default for Tenant {
             retention: Vec::new(),
             webhook_hosts: Vec::new(),
             guards_locked: false,
+            guard: Guard::default(),
         }
     }
 }

@@ -107,6 +107,8 @@ impl Context<'_> {
     pub(super) fn existing(&mut self, id: MemoryId) -> Decided<MemoryRecord> {
         let present = self.present(id)?.ok_or(Rejection::NotFound)?;
         reject_if(!self.has_access(&present.memory.namespace)?, Rejection::NotFound)?;
+        let is_hidden = present.memory.guard.is_quarantined() && !self.is_admin()?;
+        reject_if(is_hidden, Rejection::NotFound)?;
         Ok(present)
     }
 

@@ -14,7 +14,7 @@ use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::reinforce::reinforce;
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
-use crate::decide::{duplicate, edge, fold, memory, models};
+use crate::decide::{duplicate, edge, fold, memory, models, tombstone};
 use crate::error::Result;
 use crate::etag::Etag;
 use crate::new_memory::{CREATE_MAX, NewMemory};
@@ -57,6 +57,9 @@ fn create(context: &mut Context<'_>, new: &NewMemory, at: Option<usize>) -> Deci
         let is_same = new.external_id.is_some() && present.memory.external_id == new.external_id;
         let is_here = present.memory.namespace == new.namespace;
         reject_if(!is_same || !is_here, Rejection::IdTaken)?;
+        // No agent would see what the memory says now.
+        let waits = Rejection::WrongState("what waits in quarantine replaces no memory".into());
+        reject_if(new.guard.is_quarantined(), waits)?;
         let id = present.id;
         let record = memory::replace(context, present, new)?;
         return Ok(TouchedMemory {
@@ -71,6 +74,14 @@ fn create(context: &mut Context<'_>, new: &NewMemory, at: Option<usize>) -> Deci
         Some(present) => present,
         None => create_one(context, new)?,
     };
+    // It may be wrong on purpose: until it is reviewed, nothing else changes for it.
+    if new.guard.is_quarantined() {
+        return Ok(TouchedMemory {
+            id: record.id,
+            is_duplicate,
+            now: Touched::Memory(Box::new(record)),
+        });
+    }
     if let Some(old) = new.supersedes.filter(|old| *old != record.id) {
         edge::supersede(context, old, record.id)?;
     }
@@ -105,6 +116,7 @@ fn present_duplicate(
 }
 
 fn create_one(context: &mut Context<'_>, new: &NewMemory) -> Decided<MemoryRecord> {
+    tombstone::check(context, &new.unless_rejected)?;
     let (tenant, now) = (context.tenant, context.now());
     let duplicates = context.thermo()?.duplicates;
     let echo_of = match &new.folds[..] {
@@ -124,7 +136,9 @@ fn create_one(context: &mut Context<'_>, new: &NewMemory) -> Decided<MemoryRecor
     context.push(Change::AnchorPut(tenant, new.id, anchor));
     models::put(context.draft, tenant, new.id, &new.vector)?;
     context.append(new.id, &memory, EventKind::Created);
-    context.emit(TriggerEvent::Store, new.id);
-    edge::create_suggested(context, new.id, &new.suggestions)?;
+    if !new.guard.is_quarantined() {
+        context.emit(TriggerEvent::Store, new.id);
+        edge::create_suggested(context, new.id, &new.suggestions)?;
+    }
     Ok(MemoryRecord { id: new.id, memory, anchor, heat: f64::from(anchor.heat) })
 }

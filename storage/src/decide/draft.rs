@@ -98,6 +98,8 @@ pub(super) struct CommandState {
     pub(super) source: Option<IpAddr>,
     /// The state of its resource that it requires.
     pub(super) condition: Option<Precondition>,
+    /// The version of the guard that examined its texts.
+    pub(super) guard: Option<u64>,
     /// Whether a trigger has fired.
     pub(super) has_fired: bool,
     /// What its actor may access, once that was read.
@@ -299,9 +301,10 @@ impl Draft {
         &mut self,
         source: Option<IpAddr>,
         condition: Option<Precondition>,
+        guard: Option<u64>,
     ) -> Mark {
         let mark = self.mark();
-        self.command = CommandState { mark, source, condition, ..CommandState::default() };
+        self.command = CommandState { mark, source, condition, guard, ..CommandState::default() };
         mark
     }
 

@@ -41,6 +41,7 @@ pub(super) fn find(context: &mut Context<'_>, new: &NewMemory) -> Result<Option<
 fn repeats(present: &Memory, new: &NewMemory) -> bool {
     present.namespace == new.namespace
         && present.superseded_by.is_none()
+        && present.guard.is_quarantined() == new.guard.is_quarantined()
         && has_same_words(&present.label, &new.label)
 }
 

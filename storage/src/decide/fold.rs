@@ -111,7 +111,7 @@ impl TenantRule for Unfold {
         }
         let reason = "none of the memories that it was folded from is in its namespace".to_owned();
         reject_if(sources.is_empty(), Rejection::WrongState(reason))?;
-        memory::delete(context, id, &BulkFilter::default())?;
+        memory::delete(context, id, &BulkFilter::default(), None)?;
         let mut restored = Vec::new();
         for source in sources {
             let present = context.written(source)?;

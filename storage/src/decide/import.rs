@@ -18,7 +18,7 @@ use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::edge::EdgeRef;
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
-use crate::decide::{edge, models, trigger};
+use crate::decide::{edge, models, tombstone, trigger};
 use crate::error::Result;
 use crate::new_memory::{CREATE_MAX, IMPORT_MAX, ImportedMemory};
 use crate::reply::{Imported, Rejection};
@@ -95,6 +95,7 @@ fn import_memory(context: &mut Context<'_>, new: &ImportedMemory) -> Decided<Imp
         return Ok(Imported::Present);
     }
     models::check_vector(context.draft, &new.vector)?;
+    tombstone::check(context, &new.unless_rejected)?;
     let (tenant, now) = (context.tenant, context.now());
     let memory = &new.memory;
     let bytes = memory.stored_bytes() + new.vector.size_bytes() as u64;

@@ -1,6 +1,7 @@
 //! Updates, deletes and restores memories.
 
 use model::audit::{AuditAction, Fields, short};
+use model::bounded::bounded;
 use model::details::MetadataEntry;
 use model::edge::Suggestion;
 use model::id::{MemoryId, Timestamp};
@@ -9,6 +10,7 @@ use model::memory::{Memory, MemoryRecord};
 use model::score::rounded;
 use model::tenant::Limit;
 use model::times::{Times, TimesPatch};
+use model::tombstone::ValueHash;
 use model::trigger::TriggerEvent;
 use model::vector::Vector;
 use serde::{Deserialize, Serialize};
@@ -21,12 +23,12 @@ use crate::decide::context::{Context, Decided, RESTORED_HEAT, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::edit::record_edit;
 use crate::decide::rule::{Class, TenantAudit, TenantRule};
-use crate::decide::{edge, models};
+use crate::decide::{edge, models, tombstone};
 use crate::error::Result;
 use crate::etag::Etag;
 use crate::new_memory::NewMemory;
 use crate::patch::MemoryPatch;
-use crate::reply::{Rejection, TouchedMemories};
+use crate::reply::{BULK_MAX, Rejection, TouchedMemories};
 use crate::table::view::View;
 
 /// Characters of a deleted memory's label that the journal keeps.
@@ -134,6 +136,8 @@ pub(super) fn replace(
             *times = Times { superseded_at, ..new.times.kept_from(context.now()) };
         }),
         echo_of: before.echo_of.filter(|_| new.label == before.label),
+        is_flagged: new.guard.is_flagged() || (before.is_flagged && !before.guard.is_flagged()),
+        guard: new.guard,
         archived_at: None,
         ..before.clone()
     };
@@ -198,7 +202,12 @@ fn check_lock(context: &Context<'_>, present: &Memory, fields: &[MemoryField]) -
 
 /// Deletes a memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DeleteMemory(pub MemoryId);
+pub struct DeleteMemory {
+    /// The memory.
+    pub id: MemoryId,
+    /// Hash of its value, if that is rejected: it leaves a tombstone.
+    pub rejects: Option<ValueHash>,
+}
 
 impl TenantRule for DeleteMemory {
     type Reply = TouchedMemories;
@@ -206,19 +215,19 @@ impl TenantRule for DeleteMemory {
     const AUDIT: TenantAudit<Self> = Some(Self::audit);
 
     fn decide(&self, context: &mut Context<'_>) -> Decided<TouchedMemories> {
-        delete(context, self.0, &BulkFilter::default())?;
-        Ok(TouchedMemories::deleted(self.0))
+        delete(context, self.id, &BulkFilter::default(), self.rejects)?;
+        Ok(TouchedMemories::deleted(self.id))
     }
 
     fn tag(&self, context: &mut Context<'_>) -> Result<Option<Etag>> {
-        context.memory_tag(self.0)
+        context.memory_tag(self.id)
     }
 }
 
 impl DeleteMemory {
     fn audit(&self, context: &Context<'_>, _reply: Option<&TouchedMemories>) -> Result<AuditedAct> {
-        let fields = deleted_row(context, self.0)?;
-        Ok(AuditedAct::new(AuditAction::MemoryDelete, format!("memory {}", self.0), fields))
+        let fields = deleted_row(context, self.id)?;
+        Ok(AuditedAct::new(AuditAction::MemoryDelete, format!("memory {}", self.id), fields))
     }
 }
 
@@ -239,6 +248,9 @@ pub struct DeleteMemories {
     pub ids: Vec<MemoryId>,
     /// Others stay.
     pub filter: BulkFilter,
+    /// Hashes of the values of those that are rejected.
+    #[serde(deserialize_with = "bounded::<BULK_MAX, _, _>")]
+    pub rejects: Vec<(MemoryId, ValueHash)>,
 }
 
 impl TenantRule for DeleteMemories {
@@ -247,7 +259,10 @@ impl TenantRule for DeleteMemories {
     const AUDIT: TenantAudit<Self> = Some(Self::audit);
 
     fn decide(&self, context: &mut Context<'_>) -> Decided<Outcomes> {
-        for_each(context, &self.ids, |context, id| delete(context, id, &self.filter))
+        for_each(context, &self.ids, |context, id| {
+            let rejects = self.rejects.iter().find(|(of, _)| *of == id).map(|(_, value)| *value);
+            delete(context, id, &self.filter, rejects)
+        })
     }
 }
 
@@ -259,10 +274,18 @@ impl DeleteMemories {
 }
 
 /// Deletes a memory and its edges, unless it is locked or does not match the filter.
-pub(super) fn delete(context: &mut Context<'_>, id: MemoryId, filter: &BulkFilter) -> Decided<()> {
+pub(super) fn delete(
+    context: &mut Context<'_>,
+    id: MemoryId,
+    filter: &BulkFilter,
+    rejects: Option<ValueHash>,
+) -> Decided<()> {
     let present = context.existing(id)?;
     reject_if(!filter.matches(&present.memory), Rejection::FilterMismatch)?;
     reject_if(present.memory.is_locked, Rejection::Locked)?;
+    if let Some(value) = rejects {
+        tombstone::leave(context, &present.memory, value)?;
+    }
     let label = present.memory.label.chars().take(DELETED_LABEL_CHARS).collect();
     remove(context, &present, label)
 }
@@ -314,6 +337,12 @@ impl RestoreMemories {
 
 fn patched(memory: &Memory, patch: &MemoryPatch, now: Timestamp) -> Memory {
     let label = patch.label.as_ref().map_or(&memory.label, |(label, _)| label);
+    let guard = match patch.is_reviewed {
+        true => memory.guard.reviewed(),
+        false => memory.guard,
+    };
+    let guard = guard.and(patch.guard);
+    let is_released = memory.guard.is_quarantined() && !guard.is_quarantined();
     Memory {
         label: label.clone(),
         // A new text is an echo no more.
@@ -323,11 +352,15 @@ fn patched(memory: &Memory, patch: &MemoryPatch, now: Timestamp) -> Memory {
         decay_class: patch.decay_class.unwrap_or(memory.decay_class),
         is_pinned: patch.is_pinned.unwrap_or(memory.is_pinned),
         is_locked: patch.is_locked.unwrap_or(memory.is_locked),
-        is_flagged: patch.is_flagged.unwrap_or(memory.is_flagged),
+        is_flagged: guard.is_flagged()
+            || (!patch.is_reviewed && patch.is_flagged.unwrap_or(memory.is_flagged)),
+        guard,
         min_heat: patch.min_heat.unwrap_or(memory.min_heat),
         // Setting the heat of a memory, or pinning it, restores it to the hot tier.
         archived_at: match (patch.current_heat, patch.is_pinned) {
+            _ if guard.is_quarantined() => memory.archived_at,
             (Some(_), _) | (_, Some(true)) => None,
+            _ if is_released => None,
             _ => memory.archived_at,
         },
         details: patch.details.applied_to(memory.details.as_deref()),
@@ -356,6 +389,7 @@ fn changed_fields(before: &Memory, after: &Memory, heat: Option<f32>) -> Vec<Mem
         (MemoryField::IsPinned, before.is_pinned != after.is_pinned),
         (MemoryField::IsLocked, before.is_locked != after.is_locked),
         (MemoryField::FlaggedForReview, before.is_flagged != after.is_flagged),
+        (MemoryField::Reviewed, before.guard.is_reviewed() != after.guard.is_reviewed()),
         (MemoryField::MinHeat, before.min_heat != after.min_heat),
         (MemoryField::CurrentHeat, heat.is_some()),
         (MemoryField::Tags, tags(before) != tags(after)),

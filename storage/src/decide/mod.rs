@@ -35,6 +35,7 @@ pub(crate) mod run;
 pub(crate) mod tenant;
 pub(crate) mod tenants;
 pub(crate) mod tick;
+pub(crate) mod tombstone;
 pub(crate) mod trigger;
 
 pub use context::DecideError;
@@ -52,7 +53,7 @@ use rule::Priority;
 /// # Errors
 /// See [`DecideError`]; the draft is as it was.
 pub fn decide(draft: &mut Draft, command: &Command) -> Result<Accepted, DecideError> {
-    let mark = draft.begin(command.source, command.condition.clone());
+    let mark = draft.begin(command.source, command.condition.clone(), command.guard);
     let reply = decide_within_limits(draft, command).inspect_err(|_| draft.rewind(mark))?;
     let mut notifications = std::mem::take(&mut draft.command.notifications);
     if command.class().priority() == Priority::Background {

@@ -5,6 +5,7 @@ use model::bounded::bounded;
 use model::id::{KeyId, MemoryId};
 use model::journal::{Cursor, Event, JournalPart};
 use model::receipt::{Receipt, ReceiptKey, WriteEffect};
+use model::tombstone::{Tombstones, ValueHash};
 use model::trigger::DeliveryId;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,9 @@ pub struct TraceRows {
     /// Receipts.
     #[serde(deserialize_with = "bounded::<TRACES_MAX, _, _>")]
     pub receipts: Vec<(KeyId, ReceiptKey)>,
+    /// Hashes of tombstones.
+    #[serde(deserialize_with = "bounded::<TRACES_MAX, _, _>")]
+    pub tombstones: Vec<ValueHash>,
 }
 
 /// Removes deliveries and texts of events, and empties receipts: a repetition of their writes is
@@ -93,14 +97,21 @@ impl TenantRule for RemoveTraces {
                 context.push(Change::ReceiptReplaced(tenant, *owner, *key, receipt));
             }
         }
+        for value in &rows.tombstones {
+            let key = Key::Tombstones(tenant, value[0]);
+            if let Some(mut all) = context.draft.record::<Tombstones>(&key)? {
+                all.0.retain(|tombstone| tombstone.value != *value);
+                context.push(Change::TombstonesPut(tenant, value[0], all));
+            }
+        }
         Ok(())
     }
 }
 
 impl RemoveTraces {
     fn audit(&self, _context: &Context<'_>, reply: Option<&()>) -> Result<AuditedAct> {
-        let TraceRows { events, deliveries, receipts } = &self.0;
-        let rows = events.len() + deliveries.len() + receipts.len();
+        let TraceRows { events, deliveries, receipts, tombstones } = &self.0;
+        let rows = events.len() + deliveries.len() + receipts.len() + tombstones.len();
         let fields = reply.map_or_else(Fields::new, |()| numbers(&[("rows", rows)]));
         Ok(AuditedAct::new(AuditAction::MemoryPurge, "traces of memories", fields))
     }

@@ -13,12 +13,18 @@ use crate::decide::fire::fire;
 use crate::decide::rule::{Class, ClusterRule, Priority, TenantRule};
 use crate::error::Result;
 use crate::reply::{Rejection, Reply, ReplyValue};
+use crate::table::view::View;
 
 /// Runs the rule of a command of a tenant.
 pub(crate) fn run_for_tenant<R: TenantRule>(rule: &R, context: &mut Context<'_>) -> Decided<Reply> {
     if let Some(condition) = context.draft.command.condition.take() {
         let tag = rule.tag(context)?;
         reject_if(!condition.holds(tag), Rejection::ConditionFailed)?;
+    }
+    if let Some(examined) = context.draft.command.guard {
+        let row = context.draft.tenant(context.tenant)?;
+        let present = row.map_or(0, |row| row.guard.version);
+        reject_if(examined != present, Rejection::GuardChanged)?;
     }
     let before = R::AUDIT.map(|audit| audit(rule, context, None)).transpose()?;
     let reply = rule.decide(context)?;

@@ -5,6 +5,7 @@ use model::access::{Policy, RULES_MAX, Rule};
 use model::audit::{AuditAction, Fields, short};
 use model::bounded::bounded;
 use model::duplicate::OnDuplicate;
+use model::guard::{GUARD_RULES_MAX, Guard, GuardRule};
 use model::journal::{AgentActivity, EventKind};
 use model::retention::{RETENTION_RULES_MAX, RetentionRule};
 use model::tenant::{Tenant, WEBHOOK_HOSTS_MAX};
@@ -116,6 +117,56 @@ impl UpdateRetention {
         };
         let rules = (1..).zip(rules.iter().flatten());
         Ok(rules.map(|(number, rule)| (format!("rule {number}"), text(rule))).collect())
+    }
+}
+
+/// Replaces the rules of the guard. Present memories stay as they are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UpdateGuard(
+    #[serde(deserialize_with = "bounded::<GUARD_RULES_MAX, _, _>")] pub Vec<GuardRule>,
+);
+
+impl TenantRule for UpdateGuard {
+    type Reply = ();
+    const CLASS: Class = Class::Changes;
+    const AUDIT: TenantAudit<Self> = Some(Self::audit);
+
+    fn decide(&self, context: &mut Context<'_>) -> Decided<()> {
+        let row = existing(context)?;
+        if row.guard.rules != self.0 {
+            let guard = Guard { version: row.guard.version + 1, rules: self.0.clone() };
+            context.push(Change::TenantPut(context.tenant, Tenant { guard, ..row }));
+        }
+        Ok(())
+    }
+
+    fn tag(&self, context: &mut Context<'_>) -> Result<Option<Etag>> {
+        context.tenant_tag()
+    }
+}
+
+impl UpdateGuard {
+    fn audit(&self, context: &Context<'_>, _reply: Option<&()>) -> Result<AuditedAct> {
+        let guard = context.draft.tenant(context.tenant)?.map(|row| row.guard).unwrap_or_default();
+        let text = |rule: &GuardRule| {
+            let GuardRule { namespace, secrets, numbers, emails, instructions, patterns } = rule;
+            let fixed = [
+                ("secrets", secrets),
+                ("numbers", numbers),
+                ("emails", emails),
+                ("instructions", instructions),
+            ];
+            let fixed = fixed.map(|(name, action)| format!("{name} {}", action.name()));
+            let own = patterns.iter().map(|own| format!("{} {}", own.name, own.action.name()));
+            let all: Vec<_> = fixed.into_iter().chain(own).collect();
+            short(&format!("{}: {}", namespace.as_deref().unwrap_or("*"), all.join(", ")))
+        };
+        let rules = (1..).zip(&guard.rules);
+        let rules = rules.map(|(number, rule)| (format!("rule {number}"), text(rule)));
+        // A pattern alone may differ.
+        let version = ("version".to_owned(), guard.version.to_string());
+        let fields = rules.chain([version]).collect();
+        Ok(AuditedAct::new(AuditAction::GuardChange, "rules of the guard", fields))
     }
 }
 

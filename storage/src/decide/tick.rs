@@ -172,7 +172,7 @@ fn retain_step(
         match action {
             Some(RetentionAction::Archive) => context.move_to_cold_tier(&present)?,
             Some(RetentionAction::Delete) if !present.memory.is_locked => {
-                memory::delete(context, *id, &BulkFilter::default())?;
+                memory::delete(context, *id, &BulkFilter::default(), None)?;
             }
             Some(RetentionAction::Delete) if present.memory.archived_at.is_none() => {
                 context.move_to_cold_tier(&present)?;

@@ -8,6 +8,7 @@ use index::chunk::RowRef;
 use index::data::IndexData;
 use model::access::is_below;
 use model::details::{Details, MetadataEntry, is_found};
+use model::guard::Trust;
 use model::id::Timestamp;
 use model::memory::{Memory, MemoryType};
 use roaring::RoaringBitmap;
@@ -49,6 +50,8 @@ pub enum Condition {
     Below(String),
     /// It is pinned.
     Pinned,
+    /// It can be relied on so far.
+    Trust(Trust),
     /// Its heat now is in this range.
     Heat(RangeInclusive<f64>),
     /// A time of it is in this range.
@@ -63,6 +66,7 @@ pub(crate) enum CompiledCondition {
     Slots(RoaringBitmap),
     Type(MemoryType),
     Pinned,
+    Trust(Trust),
     Heat(RangeInclusive<f64>, Timestamp),
     Time(TimeOf, Range<Timestamp>),
 }
@@ -91,6 +95,7 @@ impl Condition {
             Self::Type(memory_type) => CompiledCondition::Type(*memory_type),
             Self::Below(prefix) => CompiledCondition::Slots(data.namespaces.below(prefix)),
             Self::Pinned => CompiledCondition::Pinned,
+            Self::Trust(trust) => CompiledCondition::Trust(*trust),
             Self::Heat(range) => CompiledCondition::Heat(range.clone(), now),
             Self::Time(of, range) => CompiledCondition::Time(*of, range.clone()),
         }
@@ -113,6 +118,7 @@ impl Condition {
             Self::Type(memory_type) => memory.memory_type == *memory_type,
             Self::Below(prefix) => is_below(&memory.namespace, prefix),
             Self::Pinned => memory.is_pinned,
+            Self::Trust(trust) => memory.trust() == *trust,
             Self::Heat(_) => true,
             Self::Time(of, range) => range.contains(&match of {
                 TimeOf::Occurrence => memory.happened_at(),
@@ -141,6 +147,7 @@ impl CompiledCondition {
             Self::Slots(slots) => slots.contains(slot),
             Self::Type(memory_type) => row.attributes().memory_type() == *memory_type,
             Self::Pinned => row.attributes().is_pinned(),
+            Self::Trust(trust) => row.attributes().trust() == *trust,
             Self::Heat(range, now) => range.contains(&model::score::rounded(row.heat(*now))),
             Self::Time(of, range) => range.contains(&match of {
                 TimeOf::Occurrence => row.happened_at(),

@@ -47,6 +47,33 @@ impl TierFilter {
     }
 }
 
+/// Which memories a filter includes of those in quarantine and of all others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum QuarantineFilter {
+    /// The others.
+    #[default]
+    Without,
+    /// Those in quarantine.
+    Only,
+    /// All.
+    With,
+}
+
+impl QuarantineFilter {
+    /// Whether memories must be in quarantine, or must not be.
+    fn quarantined(self) -> Option<bool> {
+        match self {
+            Self::Without => Some(false),
+            Self::Only => Some(true),
+            Self::With => None,
+        }
+    }
+
+    fn includes(self, memory: &Memory) -> bool {
+        self.quarantined().is_none_or(|required| required == memory.guard.is_quarantined())
+    }
+}
+
 /// Conditions on memories. All must hold. `None` is no condition.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
@@ -62,6 +89,8 @@ pub struct Filter {
     pub pinned: Option<bool>,
     /// The memory is flagged for review, or is not.
     pub flagged: Option<bool>,
+    /// The memory waits in quarantine, or does not.
+    pub quarantine: QuarantineFilter,
     /// The memory is in this tier.
     pub tier: TierFilter,
     /// The memory happened in this time.
@@ -103,6 +132,7 @@ impl Filter {
             && self.access.allows(&memory.namespace)
             && self.pinned.is_none_or(|required| required == memory.is_pinned)
             && self.flagged.is_none_or(|required| required == memory.is_flagged)
+            && self.quarantine.includes(memory)
             && self.tier.archived().is_none_or(|required| required == memory.archived_at.is_some())
             && self.happened.as_ref().is_none_or(|time| time.contains(&memory.happened_at()))
             && self.valid_at.is_none_or(|at| memory.validity().contains(&at))
@@ -128,7 +158,12 @@ impl Filter {
             None => None,
         };
         let mask = AttributeMask::LIVE.in_namespace(namespace).of_type(self.memory_type);
-        let mask = mask.with_flags(self.pinned, self.flagged, self.tier.archived());
+        let mask = mask.with_flags(
+            self.pinned,
+            self.flagged,
+            self.tier.archived(),
+            self.quarantine.quarantined(),
+        );
         let with_all = |index: &InvertedIndex, words: &[String]| {
             index.intersection(words.iter().map(|word| TermHash::of(word)))
         };

@@ -24,7 +24,7 @@ mod top_k;
 pub use candidates::{FoldCandidates, FoldGroup};
 pub use condition::{CONDITION_DEPTH_MAX, CONDITIONS_MAX, Condition, TimeOf};
 pub use filter::TEXT_BYTES_MAX;
-pub use filter::{Filter, TierFilter};
+pub use filter::{Filter, QuarantineFilter, TierFilter};
 pub use hygiene::{DefectCount, Hygiene};
 pub use list::{HotRequest, ListCursor, ListRequest, Order, Page, Sort};
 pub use overview::{ColdForecast, Forecast, HEAT_BANDS, Overview};

@@ -91,7 +91,7 @@ impl Reader {
                     continue;
                 }
                 let record = snapshot.memory_record(tenant, other, &thermo, now)?;
-                let is_allowed = |record: &MemoryRecord| access.allows(&record.memory.namespace);
+                let is_allowed = |record: &MemoryRecord| access.allows_memory(&record.memory);
                 if let Some(record) = record.filter(is_allowed) {
                     if !room.take(&record.memory) {
                         return Ok(Some(found));

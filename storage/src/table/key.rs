@@ -86,6 +86,8 @@ keys! {
     0x17 KeyUses(tenant: TenantId, id: KeyId),
     /// The last use of an API key.
     0x18 KeyUsed(tenant: TenantId, id: KeyId),
+    /// Tombstones of a tenant whose hashes begin with this byte.
+    0x19 Tombstones(tenant: TenantId, bucket: u8),
     /// A memory's text row.
     0x20 Memory(tenant: TenantId, id: MemoryId),
     /// A memory's anchor.
@@ -202,6 +204,7 @@ macro_rules! parts {
 }
 
 parts! {
+    u8: |number| [*number];
     u32: |number| number.to_be_bytes();
     u64: |number| number.to_be_bytes();
     TenantId: |tenant| tenant.0.to_be_bytes();

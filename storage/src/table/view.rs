@@ -18,6 +18,7 @@ use model::receipt::{Receipt, ReceiptKey};
 use model::tenant::{Tenancy, Tenant};
 use model::thermo::Thermo;
 use model::tick::Tick;
+use model::tombstone::{Tombstones, ValueHash};
 use model::trigger::Trigger;
 use model::trigger::{Delivery, DeliveryId, Outbox};
 
@@ -52,6 +53,17 @@ pub trait View {
     /// Which vectors are in use, and which are to come.
     fn models(&self) -> Result<Models> {
         Ok(self.record(&Key::Models)?.unwrap_or_default())
+    }
+
+    /// Whether a client has rejected one of these values.
+    fn has_tombstone(&self, tenant: TenantId, values: &[ValueHash]) -> Result<bool> {
+        for value in values {
+            let all: Option<Tombstones> = self.record(&Key::Tombstones(tenant, value[0]))?;
+            if all.is_some_and(|all| all.has(value)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// What all tenants share.

@@ -95,6 +95,8 @@ pub fn new_memory(id: MemoryId, label: &str) -> NewMemory {
         details: None,
         times: Default::default(),
         external_id: None,
+        guard: Default::default(),
+        unless_rejected: Vec::new(),
     }
 }
 

@@ -75,13 +75,17 @@ impl Line {
             "add-member" | "remove-member" => return Command::of_cluster(self.membership()),
             "create" => CreateMemories(vec![self.new_memory()]).into(),
             "update" => UpdateMemory { id: self.id(), patch: self.patch() }.into(),
-            "delete" => DeleteMemory(self.id()).into(),
+            "delete" => DeleteMemory { id: self.id(), rejects: None }.into(),
             "tick" => AdvanceTick(None).into(),
             "restore" => RestoreMemories(self.ids()).into(),
             "delete-each" => {
                 let (memory_type, namespace) = (self.memory_type(), self.get("namespace"));
-                DeleteMemories { ids: self.ids(), filter: BulkFilter { memory_type, namespace } }
-                    .into()
+                DeleteMemories {
+                    ids: self.ids(),
+                    filter: BulkFilter { memory_type, namespace },
+                    rejects: Vec::new(),
+                }
+                .into()
             }
             "update-each" => UpdateMemories { ids: self.ids(), patch: self.patch() }.into(),
             "feedback" => {
@@ -285,6 +289,7 @@ impl Line {
             current_heat: self.get("heat"),
             details: DetailsPatch::default(),
             times: TimesPatch::default(),
+            ..MemoryPatch::default()
         }
     }
 }

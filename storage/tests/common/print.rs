@@ -217,6 +217,9 @@ pub fn change_text(change: &Change) -> String {
         Change::VersionsPut(_, id, versions) => {
             format!("{} past texts of {}", versions.past.len(), name(*id))
         }
+        Change::TombstonesPut(_, bucket, all) => {
+            format!("{} tombstones of bucket {bucket}", all.0.len())
+        }
         Change::MemoryRemoved(_, id) => format!("memory {} is removed", name(*id)),
         Change::ReceiptPut(_, _, key, receipt) => receipt_text(key[0], receipt),
         Change::ReceiptsRemoved(_, _, retention, removed) => {

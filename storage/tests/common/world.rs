@@ -153,10 +153,11 @@ impl World {
                         ..DetailsPatch::default()
                     },
                     times: TimesPatch::default(),
+                    ..MemoryPatch::default()
                 };
                 command(UpdateMemory { id, patch })
             }
-            _ => command(DeleteMemory(id)),
+            _ => command(DeleteMemory { id, rejects: None }),
         }
     }
 
@@ -199,7 +200,7 @@ impl World {
         let Action::Tenant(_, action) = &command.action else { return "done" };
         match action {
             TenantAction::UpdateMemory(UpdateMemory { id, .. })
-            | TenantAction::DeleteMemory(DeleteMemory(id))
+            | TenantAction::DeleteMemory(DeleteMemory { id, .. })
             | TenantAction::GiveFeedback(GiveFeedback { id, .. })
                 if is_absent(id) =>
             {
@@ -226,7 +227,7 @@ impl World {
                 update(self.memories.get_mut(id).unwrap(), patch, now);
                 "done"
             }
-            TenantAction::DeleteMemory(DeleteMemory(id)) => {
+            TenantAction::DeleteMemory(DeleteMemory { id, .. }) => {
                 if self.memories[id].memory.is_locked {
                     return "locked";
                 }

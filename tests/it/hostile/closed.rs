@@ -60,17 +60,25 @@ async fn cursors_of_triggers_count_no_others() {
 }
 
 #[tokio::test]
-async fn retention_of_closed_namespaces_is_closed() {
+async fn rules_of_closed_namespaces_are_closed() {
     let cluster = options().start();
     let key = denied_key(&cluster).await;
-    let rule =
-        |namespace: Value| json!({"namespace": namespace, "action": "archive", "after_days": 9});
-    let rules = [rule(json!("closed")), rule(json!("open")), rule(Value::Null)];
-    cluster.send(Method::PUT, "/settings/retention", &json!({"rules": rules})).await.ok();
-    let read = get_as(&cluster, &key, "/settings/retention").await;
-    let namespaces: Vec<_> = array(&read["rules"]).iter().map(|it| &it["namespace"]).collect();
-    assert_eq!(namespaces, [&json!("open"), &Value::Null]);
-    assert_eq!(array(&cluster.get("/settings/retention").await["rules"]).len(), 3);
+    for (path, rule) in [
+        ("/settings/retention", json!({"action": "archive", "after_days": 9})),
+        ("/settings/guard", json!({"secrets": "block"})),
+    ] {
+        let rule = |namespace: Value| {
+            let mut rule = rule.clone();
+            rule["namespace"] = namespace;
+            rule
+        };
+        let rules = [rule(json!("closed")), rule(json!("open")), rule(Value::Null)];
+        cluster.send(Method::PUT, path, &json!({"rules": rules})).await.ok();
+        let read = get_as(&cluster, &key, path).await;
+        let namespaces: Vec<_> = array(&read["rules"]).iter().map(|it| &it["namespace"]).collect();
+        assert_eq!(namespaces, [&json!("open"), &Value::Null]);
+        assert_eq!(array(&cluster.get(path).await["rules"]).len(), 3);
+    }
 }
 
 #[tokio::test]

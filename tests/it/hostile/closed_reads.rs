@@ -83,6 +83,7 @@ fn reads(tools: &[String]) -> Vec<(Method, String, Value)> {
             "preview_retention" => {
                 json!({"rules": [{"namespace": "open", "action": "delete", "after_days": 1}]})
             }
+            "preview_guard" => json!({"text": "report of harbour"}),
             "preview_settings" => json!({"tick": {"interval": 60}}),
             "evaluate_triggers" => json!({"event": "on_store", "node_id": memory_of(5)}),
             _ => Value::Null,

@@ -12,8 +12,9 @@ fn required_role(method: &Method, path: &str) -> &'static str {
     let admins = ["/admin/", "/keys", "/namespaces/acl", "/import"];
     let is_admins = admins.iter().any(|of| path.starts_with(of));
     let changes = [Method::PATCH, Method::PUT].contains(method);
-    let is_setting = ["/settings/thermo", "/settings/retention", "/org"].contains(&path) && changes
-        || path == "/settings/retention/preview";
+    let settings = ["/settings/thermo", "/settings/retention", "/settings/guard", "/org"];
+    let is_setting = settings.contains(&path) && changes
+        || ["/settings/retention/preview", "/settings/guard/preview"].contains(&path);
     let reads = [
         "/agent/search",
         "/agent/hot-context",

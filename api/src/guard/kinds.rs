@@ -1,0 +1,206 @@
+//! What a guard looks for: the kinds of secrets, numbers and addresses with their patterns, and instructions for a
+//! model. Numbers count only with the right check digits.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::{Regex, RegexSet};
+use storage::model::guard::Detection;
+
+/// A kind of secret: its name, its pattern, and what else must hold of a match. Where the pattern has a group,
+/// only that is the secret.
+pub(super) struct Kind {
+    pub(super) detection: Detection,
+    pub(super) name: &'static str,
+    pattern: Regex,
+    is_valid: fn(&str) -> bool,
+}
+
+/// The parts of a kind, with the text of its pattern.
+type Source<'a> = (Detection, &'static str, &'a str, fn(&str) -> bool);
+
+/// Names before a secret.
+const SECRET_NAMES: &str = r"password|passwd|pwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token|token";
+
+pub(super) struct Kinds {
+    /// All patterns at once: most texts have none.
+    pub(super) any: RegexSet,
+    pub(super) kinds: Vec<Kind>,
+    /// The number of the kind that is about instructions.
+    pub(super) instructions: usize,
+}
+
+pub(super) static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
+    use Detection::{Email, Number, Secret};
+    let any: fn(&str) -> bool = |_| true;
+    let named = format!(
+        r#"(?i)(?:(?-u:\b)|_)(?:{SECRET_NAMES})["']?\s*(?:=>|:=|=|:|(?-u:\b)is(?-u:\b))\s*["']?([^\s"',;]{{8,}})"#
+    );
+    let patterns: [Source<'_>; 27] = [
+        (
+            Secret,
+            "private key",
+            r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)",
+            any,
+        ),
+        (
+            Secret,
+            "token",
+            r"(?-u:\b)eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
+            any,
+        ),
+        (Secret, "key", r"(?-u:\b)(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[0-9A-Z]{16}(?-u:\b)", any),
+        (Secret, "key", r"(?-u:\b)AccountKey=([A-Za-z0-9+/=]{88})", any),
+        (
+            Secret,
+            "key",
+            r"(?-u:\b)AKC[A-Za-z0-9]{10,}|(?-u:\b)AP[0-9A-F][A-Za-z0-9]{8,}(?-u:\b)",
+            is_mixed,
+        ),
+        (
+            Secret,
+            "token",
+            r"(?-u:\b)(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,})",
+            any,
+        ),
+        (
+            Secret,
+            "token",
+            r"(?-u:\b)(?:gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas)-|GR1348941)[A-Za-z0-9_-]{20,}",
+            any,
+        ),
+        (Secret, "token", r"(?-u:\b)xox[abeoprs]-[A-Za-z0-9-]{10,}", any),
+        (Secret, "token", r"(?-u:\b)https://hooks\.slack\.com/services/([A-Za-z0-9/_-]{20,})", any),
+        (
+            Secret,
+            "token",
+            r"(?-u:\b)[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}",
+            any,
+        ),
+        (Secret, "key", r"(?-u:\b)(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{16,}", any),
+        (Secret, "key", r"(?-u:\b)(?:sk|op)-(?:[a-z]+-)*[A-Za-z0-9_-]{20,}", any),
+        (Secret, "key", r"(?-u:\b)AIza[0-9A-Za-z_-]{35}(?-u:\b)", any),
+        (Secret, "key", r"(?-u:\b)[0-9a-f]{32}-us[0-9]{1,2}(?-u:\b)", any),
+        (Secret, "key", r"(?-u:\b)SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}", any),
+        (Secret, "key", r"(?-u:\b)sq0(?:csp|atp)-[0-9A-Za-z_-]{22,}", any),
+        (Secret, "key", r"(?-u:\b)(?:AC|SK)[0-9a-f]{32}(?-u:\b)", any),
+        (Secret, "token", r"(?-u:\b)[0-9]{8,10}:[0-9A-Za-z_-]{35}(?-u:\b)", any),
+        (
+            Secret,
+            "token",
+            r"(?-u:\b)(?:npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{30,})",
+            any,
+        ),
+        (Secret, "token", r"_authToken=([^\s]{8,})", any),
+        (
+            Secret,
+            "token",
+            r"(?i)(?-u:\b)authorization:\s*(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{8,})",
+            any,
+        ),
+        (Secret, "password", r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:([^\s/@]+)@", any),
+        (Secret, "password", &named, is_random),
+        (Number, "card number", r"(?-u:\b)(?:\d[ -]?){12,18}\d(?-u:\b)", is_card),
+        (
+            Number,
+            "account number",
+            r"(?-u:\b)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?(?-u:\b)",
+            is_iban,
+        ),
+        (
+            Email,
+            "e-mail address",
+            r"(?-u:\b)[A-Za-z0-9][A-Za-z0-9._%+-]*@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}(?-u:\b)",
+            is_address,
+        ),
+        // What a model is to do instead, in the languages of most agents; and letters that only models see.
+        (
+            Detection::Instructions,
+            "instruction",
+            concat!(
+                r"(?i)(?-u:\b)(?:ignore|disregard|forget|override|bypass)\s+(?:all\s+|any\s+|everything\s+)?(?:of\s+)?(?:the\s+|your\s+|my\s+|these\s+)?(?:previous|prior|above|earlier|preceding|former|system|existing)\s+(?:\w+\s+)?(?:instruction|prompt|rule|message|direction|guideline|order)s?(?-u:\b)",
+                r"|(?-u:\b)(?:reveal|print|show|output|repeat|leak)\s+(?:me\s+)?(?:your|the)\s+(?:full\s+|hidden\s+|initial\s+)?(?:system\s+prompt|hidden\s+instructions|initial\s+instructions)",
+                r"|(?-u:\b)you\s+are\s+(?:now|no\s+longer)\s+(?:an?|in|the|bound|free|subject)(?-u:\b)",
+                r"|(?-u:\b)(?:do\s+not|don['’]t|never)\s+(?:tell|inform|mention|reveal|show)\s+(?:(?:this|it|that)\s+)?(?:to\s+)?(?:the|your)\s+(?:user|human|operator)s?(?-u:\b)",
+                r"|(?-u:\b)(?:send|post|upload|forward|exfiltrate)(?-u:\b).{0,60}(?-u:\b)(?:api\s+keys?|credentials?|passwords?|secrets?|tokens?)(?-u:\b).{0,40}(?:https?://|@)",
+                r"|<\|?(?:system|im_start|assistant)\|?>|\[/?INST\]|<<SYS>>",
+                r"|(?-u:\b)(?:ignoriere|vergiss|missachte)\s+(?:alle\s+)?(?:bisherigen|vorherigen|vorigen|obigen|früheren)\s+(?:anweisungen|regeln|befehle)",
+                r"|(?-u:\b)(?:ignore[zr]?|oublie[zr]?)\s+(?:toutes\s+)?(?:les\s+)?(?:instructions|consignes|règles)\s+(?:précédentes|antérieures|ci-dessus)",
+                r"|(?-u:\b)(?:ignora|olvida)\s+(?:todas\s+)?(?:las\s+)?(?:instrucciones|reglas|órdenes)\s+(?:anteriores|previas)",
+                r"|忽略.{0,6}(?:之前|以上|先前|上述|前面).{0,6}(?:指令|指示|提示|规则)",
+                r"|[\x{E0020}-\x{E007F}]",
+            ),
+            any,
+        ),
+    ];
+    let kind = |(detection, name, pattern, is_valid): &Source<'_>| {
+        Some(Kind {
+            detection: *detection,
+            name,
+            pattern: Regex::new(pattern).ok()?,
+            is_valid: *is_valid,
+        })
+    };
+    let kinds: Vec<_> = patterns.iter().filter_map(kind).collect();
+    let instructions = kinds.iter().position(|kind| kind.detection == Detection::Instructions);
+    let any = RegexSet::new(patterns.map(|(_, _, pattern, _)| pattern)).unwrap_or_default();
+    Kinds { any, kinds, instructions: instructions.unwrap_or_default() }
+});
+
+/// The whole name of a value that is a secret.
+pub(super) static SECRET_NAME: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(&format!("(?i)^(?:.*[_-])?(?:{SECRET_NAMES})$")).ok());
+
+impl Kind {
+    pub(super) fn matches<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+        self.pattern.captures_iter(text).filter_map(|captures| {
+            let whole = captures.get(1).or_else(|| captures.get(0))?;
+            (self.is_valid)(whole.as_str()).then(|| whole.range())
+        })
+    }
+}
+
+/// Whether a value after "password:" looks like one: it has a digit or a sign beside letters.
+pub(super) fn is_random(value: &str) -> bool {
+    let is_letter = |char: char| char.is_alphabetic();
+    value.chars().any(is_letter) && !value.chars().all(|char| is_letter(char) || char == '.')
+        || value.chars().all(|char| char.is_ascii_digit())
+}
+
+/// Whether a token has what random ones have: both cases, and digits.
+fn is_mixed(token: &str) -> bool {
+    let has = |is: fn(&char) -> bool| token.chars().filter(is).count() > 1;
+    has(char::is_ascii_lowercase) && has(char::is_ascii_uppercase) && has(char::is_ascii_digit)
+}
+
+/// Whether what looks like an address of e-mail is none of a picture: `logo@2x.png`.
+fn is_address(text: &str) -> bool {
+    let (_, ending) = text.rsplit_once('.').unwrap_or_default();
+    !["png", "jpg", "jpeg", "gif", "svg", "webp"].contains(&ending)
+}
+
+/// Luhn's check of card numbers of 13 to 19 digits.
+fn is_card(number: &str) -> bool {
+    let digits: Vec<_> = number.chars().filter_map(|char| char.to_digit(10)).collect();
+    let doubled = |(at, digit): (usize, &u32)| match at % 2 {
+        0 => *digit,
+        _ => digit * 2 - if *digit > 4 { 9 } else { 0 },
+    };
+    let sum: u32 = digits.iter().rev().enumerate().map(doubled).sum();
+    let is_varied = digits.iter().any(|digit| *digit != digits[0]);
+    (13..=19).contains(&digits.len()) && is_varied && sum.is_multiple_of(10)
+}
+
+/// The check of account numbers by ISO 13616: the number modulo 97 is 1.
+fn is_iban(number: &str) -> bool {
+    let compact: Vec<_> = number.chars().filter(|char| *char != ' ').collect();
+    if !(15..=34).contains(&compact.len()) {
+        return false;
+    }
+    let turned = compact[4..].iter().chain(&compact[..4]);
+    let rest = turned.fold(0_u32, |rest, char| {
+        let value = char.to_digit(36).unwrap_or_default();
+        (rest * if value > 9 { 100 } else { 10 } + value) % 97
+    });
+    rest == 1
+}
