@@ -2,7 +2,7 @@
 # Installs the PyPI packages that NAME.txt lists into a virtual environment of the cache. Every file is
 # checked by its hash. Does nothing if they are there.
 #
-#   deploy/setup/pypi.sh CACHE clients|deny|packaging|deploying|peers
+#   deploy/setup/pypi.sh CACHE clients|deny|packaging|deploying|peers|frameworks
 set -euo pipefail
 
 packages="$(dirname "$0")/$2.txt"
