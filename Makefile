@@ -42,6 +42,7 @@ test: lint
 # Also compiles the tests: clippy's driver is a compiler.
 lint:
 	@cargo fmt --check
+	@python3 deploy/clients/python/generate.py --check
 	@$(BUILD) tests
 	@deploy/setup/pypi.sh "$(CACHE)" deny
 	@$(DENY) check bans licenses sources
@@ -85,11 +86,16 @@ conformance: setup
 	@$(LINTING) cargo build --quiet -p tests --features failpoints --bin hearth-under-test
 	@tests/conformance/run.sh "$(CACHE)" $(CARGO_TARGET_DIR)/debug/hearth-under-test
 
-# Real coding agents with three nodes and a model on loopback.
+# Real coding agents with three nodes and a model on loopback. Then the clients for Python and TypeScript, and their
+# adapters with the real frameworks, each while the leader is killed.
 adapters: setup
 	@deploy/setup/node.sh "$(CACHE)" tests/adapters adapters
+	@deploy/setup/node.sh "$(CACHE)" tests/adapters/typescript adapters-typescript
+	@deploy/setup/pypi.sh "$(CACHE)" frameworks
 	@$(LINTING) cargo build --quiet -p tests --features failpoints --bin hearth-under-test
 	@PATH="$$(echo "$(CACHE)"/node-*/bin):$$PATH" python3 tests/adapters/run.py "$(CACHE)" $(CARGO_TARGET_DIR)/debug/hearth-under-test
+	@PYTHONPATH=deploy/clients/python "$(CACHE)/frameworks/bin/python" tests/adapters/python/run.py $(CARGO_TARGET_DIR)/debug/hearth-under-test
+	@"$$(echo "$(CACHE)"/node-*/bin/node)" tests/adapters/typescript/run.mjs "$(CACHE)" $(CARGO_TARGET_DIR)/debug/hearth-under-test
 
 # Builds the dashboard into api/ui/dist, which the binary contains.
 dashboard: setup

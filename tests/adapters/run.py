@@ -9,16 +9,14 @@ import json
 import os
 import platform
 import shutil
-import signal
-import ssl
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 
 import model
+from cluster import Cluster
 
 CACHE, BINARY = Path(sys.argv[1]), sys.argv[2]
 MODULES = CACHE / "adapters/node_modules"
@@ -27,40 +25,6 @@ QUESTION = "which port does the deploy use?"
 FACT = "The port of the deploy is 9090"
 # Seconds for one question. An agent needs some; a slow machine more.
 PATIENCE = 240
-
-
-class Cluster:
-    """Three nodes in processes of one command."""
-
-    def __init__(self, folder):
-        command = [BINARY, "dev", "--json", "--nodes", "3", "--base-port", "0", "--embedder", "hashing", "--data", folder]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        info = json.loads(self.process.stdout.readline())
-        self.nodes, self.leader, self.key, self.ca = info["nodes"], info["leader"], info["key"], info["ca"]
-        self.urls = [node["url"] for node in self.nodes]
-
-    def request(self, path, body=None):
-        """What the first node that responds says."""
-        for url in self.urls:
-            headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
-            data = None if body is None else json.dumps(body).encode()
-            request = urllib.request.Request(f"{url}/api/v1{path}", data, headers)
-            try:
-                context = ssl.create_default_context(cafile=self.ca)
-                with urllib.request.urlopen(request, context=context, timeout=30) as response:
-                    return json.load(response)
-            except (ConnectionError, urllib.error.URLError):
-                continue
-        raise SystemExit("adapters: no node responds")
-
-    def kill(self, is_victim):
-        for node in self.nodes:
-            if is_victim(node):
-                os.kill(node["pid"], signal.SIGKILL)
-
-    def end(self):
-        self.process.terminate()
-        self.process.wait()
 
 
 def claude_code(home, port):
@@ -154,7 +118,7 @@ def run(name, work, cluster, server):
 
 def main():
     work = Path(tempfile.mkdtemp())
-    server, cluster = model.start(), Cluster(str(work / "cluster"))
+    server, cluster = model.start(), Cluster(BINARY, str(work / "cluster"))
     try:
         cluster.request("/agent/nodes", {"label": FACT})
         again = []
