@@ -138,6 +138,7 @@ impl From<Rejection> for ApiError {
             Rejection::TenantSuspended => (ErrorKind::Forbidden, "tenant_suspended"),
             Rejection::NamespaceForbidden(_) => (ErrorKind::Forbidden, "namespace_forbidden"),
             Rejection::NotOwner => (ErrorKind::Forbidden, "not_owner"),
+            Rejection::NotReviewer => (ErrorKind::Forbidden, "forbidden"),
             Rejection::Locked => (ErrorKind::Conflict, "locked"),
             Rejection::LockedByOther => (ErrorKind::Forbidden, "locked_by_other"),
             Rejection::TooMany { .. } => (ErrorKind::Conflict, "too_many"),

@@ -358,6 +358,9 @@ pub enum Rejection {
     /// The texts were examined by other rules of the guard.
     #[error("the rules of the guard were changed at this moment: repeat the request")]
     GuardChanged,
+    /// An agent reviews what the guard has flagged.
+    #[error("only an admin reviews what the guard has found")]
+    NotReviewer,
     /// The value has a tombstone.
     #[error("a client has rejected this text as wrong, and deleted it")]
     ValueRejected,

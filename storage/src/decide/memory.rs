@@ -92,13 +92,16 @@ impl UpdateMemories {
 
 fn update(context: &mut Context<'_>, id: MemoryId, patch: &MemoryPatch) -> Decided<MemoryRecord> {
     let present = context.existing(id)?;
+    let clears = patch.is_flagged == Some(false) && present.memory.guard.is_flagged();
+    let reviews = patch.is_reviewed || clears;
+    reject_if(reviews && !context.is_admin()?, Rejection::NotReviewer)?;
     if let Some(namespace) = &patch.namespace {
         context.check_access(namespace)?;
     }
     if let Some((_, vector)) = &patch.label {
         models::check_vector(context.draft, vector)?;
     }
-    let memory = patched(&present.memory, patch, context.now());
+    let memory = patched(&present.memory, patch, reviews, context.now());
     let change = MemoryChange {
         memory,
         heat: patch.current_heat,
@@ -319,6 +322,9 @@ impl TenantRule for RestoreMemories {
     fn decide(&self, context: &mut Context<'_>) -> Decided<Outcomes> {
         for_each(context, &self.0, |context, id| {
             let present = context.existing(id)?;
+            let waits = "it waits in quarantine until an admin has reviewed it";
+            let is_quarantined = present.memory.guard.is_quarantined();
+            reject_if(is_quarantined, Rejection::WrongState(waits.into()))?;
             if present.memory.archived_at.is_some() {
                 let now = context.now();
                 context.move_to_hot_tier(&present, now, RESTORED_HEAT)?;
@@ -335,9 +341,10 @@ impl RestoreMemories {
     }
 }
 
-fn patched(memory: &Memory, patch: &MemoryPatch, now: Timestamp) -> Memory {
+/// The memory after a patch. If an admin `reviews` it, what the guard found before counts no more.
+fn patched(memory: &Memory, patch: &MemoryPatch, reviews: bool, now: Timestamp) -> Memory {
     let label = patch.label.as_ref().map_or(&memory.label, |(label, _)| label);
-    let guard = match patch.is_reviewed {
+    let guard = match reviews {
         true => memory.guard.reviewed(),
         false => memory.guard,
     };
@@ -353,7 +360,7 @@ fn patched(memory: &Memory, patch: &MemoryPatch, now: Timestamp) -> Memory {
         is_pinned: patch.is_pinned.unwrap_or(memory.is_pinned),
         is_locked: patch.is_locked.unwrap_or(memory.is_locked),
         is_flagged: guard.is_flagged()
-            || (!patch.is_reviewed && patch.is_flagged.unwrap_or(memory.is_flagged)),
+            || (!reviews && patch.is_flagged.unwrap_or(memory.is_flagged)),
         guard,
         min_heat: patch.min_heat.unwrap_or(memory.min_heat),
         // Setting the heat of a memory, or pinning it, restores it to the hot tier.

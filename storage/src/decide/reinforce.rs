@@ -68,9 +68,11 @@ fn kept(context: &mut Context<'_>, present: MemoryRecord) -> Result<MemoryRecord
     Ok(MemoryRecord { memory, ..present })
 }
 
-/// A memory that is used: out of the cold tier, unless another one replaces it.
+/// A memory that is used: out of the cold tier, unless another one replaces it, or it waits in quarantine.
 pub(super) fn restored(context: &mut Context<'_>, present: MemoryRecord) -> Result<MemoryRecord> {
-    if present.memory.tier() == Tier::Hot || present.memory.superseded_by.is_some() {
+    let Memory { superseded_by, guard, .. } = &present.memory;
+    let stays = superseded_by.is_some() || guard.is_quarantined();
+    if present.memory.tier() == Tier::Hot || stays {
         return Ok(present);
     }
     // A recall is no update.
