@@ -94,8 +94,10 @@ export function Marks({ memory }: { memory: Memory }) {
   const marks: [boolean, string][] = [
     [memory.is_pinned, "pinned"],
     [memory.is_locked, "locked"],
-    [memory.tier === "cold", "archived"],
-    [memory.flagged_for_review, "flagged"],
+    // The quarantine is a part of the cold tier, and includes the flag.
+    [memory.tier === "cold" && !memory.quarantined, "archived"],
+    [memory.flagged_for_review && !memory.quarantined, "flagged"],
+    [memory.quarantined, "quarantined"],
     [memory.superseded_by !== null, "superseded"],
   ];
   return (

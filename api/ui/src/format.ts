@@ -1,4 +1,5 @@
 // Numbers, times and heats as people read them.
+import type { Memory } from "./types";
 
 const number = new Intl.NumberFormat("en");
 
@@ -53,6 +54,17 @@ export function beginning(text: string, characters = 160): string {
   const line = text.replace(/\s+/g, " ").trim();
   return line.length > characters ? `${Array.from(line).slice(0, characters).join("")}…` : line;
 }
+
+const DETECTIONS: Record<Memory["detections"][number], string> = {
+  secret: "a secret",
+  number: "the number of a card or account",
+  email: "an e-mail address",
+  instructions: "instructions for a model",
+  pattern: "a pattern of the tenant",
+};
+
+/** The words for what the guard has found in a memory. */
+export const detectionWords = (detections: Memory["detections"]): string => detections.map((name) => DETECTIONS[name] ?? name).join(", ");
 
 /** What happened, by the names that the stream and the list of activities have for it. */
 const EVENTS: Record<string, string> = {

@@ -59,6 +59,7 @@ export const AUDIT_ACTIONS = [
   "settings.change",
   "retention.change",
   "retention.delete",
+  "memory.change",
   "memory.delete",
   "memory.delete_bulk",
   "memory.change_bulk",
@@ -81,6 +82,7 @@ export const AUDIT_ACTIONS = [
   "webhooks.release",
   "model.change",
   "memory.import",
+  "guard.change",
 ] as const satisfies readonly AuditAction[];
 export type TriggerEvent = NewTrigger["event"];
 export const TRIGGER_EVENTS = [

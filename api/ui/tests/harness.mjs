@@ -1,6 +1,8 @@
 // A cluster of three nodes, and a browser that fails the test at an error of the page or of its policy.
+import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before } from "node:test";
@@ -8,6 +10,7 @@ import { chromium } from "playwright-core";
 
 /** Milliseconds within which a page shows what it should. */
 export const PATIENCE = 15_000;
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const BINARY = process.env.HEARTH_BINARY;
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const OPTIONS = [
@@ -163,11 +166,22 @@ const TITLES = {
   graph: "Graph",
   heat: "Heat",
   triggers: "Triggers",
+  review: "Review",
   keys: "Keys and access",
   audit: "Audit",
   cluster: "Cluster",
   tenants: "Tenants",
 };
+
+/** The page has no serious violations of accessibility rules. */
+export async function assertAccessible(page, name) {
+  // Not through a script element: the policy of the page forbids it.
+  const result = await page.evaluate(`${AXE}; axe.run(document, { resultTypes: ["violations", "passes"] })`);
+  assert.ok(result.passes.length > 10, `${name}: the rules were applied`);
+  const bad = result.violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+  const found = bad.map(({ id, nodes }) => `${id}: ${nodes[0].html} ${nodes[0].failureSummary}`);
+  assert.deepEqual(found, [], `${name}: accessibility`);
+}
 
 /** Waits until a condition holds. */
 export async function until(description, condition) {

@@ -1,14 +1,11 @@
 // Every page shows what is there: without memories, with some, for each role, without faults of the
 // page or its policy, and without violations of accessibility rules.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { browser, cluster, go, useCluster } from "./harness.mjs";
+import { assertAccessible, browser, cluster, go, useCluster } from "./harness.mjs";
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const ADMIN = ["overview", "memories", "graph", "heat", "triggers", "keys", "audit"];
+const ADMIN = ["overview", "memories", "graph", "heat", "triggers", "review", "keys", "audit"];
 const OPERATOR = ["cluster", "tenants", "audit"];
 /** Bytes of all files, compressed. */
 const BUNDLE_MAX = 80_000;
@@ -22,15 +19,6 @@ async function assertQuiet(page, name) {
   await page.getByText("Loading …").first().waitFor({ state: "detached" });
   assert.deepEqual(await page.getByRole("alert").allTextContents(), [], `${name}: an error is shown`);
   assert.deepEqual(page.faults, [], `${name}: faults`);
-}
-
-async function assertAccessible(page, name) {
-  // Not through a script element: the policy of the page forbids it.
-  const result = await page.evaluate(`${AXE}; axe.run(document, { resultTypes: ["violations", "passes"] })`);
-  assert.ok(result.passes.length > 10, `${name}: the rules were applied`);
-  const bad = result.violations.filter(({ impact }) => impact === "serious" || impact === "critical");
-  const found = bad.map(({ id, nodes }) => `${id}: ${nodes[0].html} ${nodes[0].failureSummary}`);
-  assert.deepEqual(found, [], `${name}: accessibility`);
 }
 
 async function visit(page, pages, description) {
@@ -271,7 +259,7 @@ test("each role has its pages", async () => {
     ["reader", ["work"], some],
     ["agent", undefined, some],
     ["agent", ["work"], some],
-    ["admin", undefined, [...some, "Keys and access", "Audit"]],
+    ["admin", undefined, [...some, "Review", "Keys and access", "Audit"]],
   ]) {
     const created = await cluster.call("POST", "/keys", { name: `a ${role}`, role, namespaces });
     const page = await browser.open(cluster.url(2), created.key);

@@ -8,6 +8,7 @@ import { HeatPage } from "./heat";
 import { KeysPage } from "./keys";
 import { MemoriesPage } from "./memories";
 import { OverviewPage } from "./overview";
+import { ReviewPage } from "./review";
 import { TenantsPage } from "./tenants";
 import { TriggersPage } from "./triggers";
 
@@ -34,6 +35,7 @@ export function pagesOf(session: Session): PageEntry[] {
   ];
   if (may(session, "admin")) {
     pages.push(
+      { path: "review", title: "Review", Component: ReviewPage },
       { path: "keys", title: "Keys and access", Component: KeysPage },
       { path: "audit", title: "Audit", Component: AuditPage },
     );

@@ -3,7 +3,7 @@ import { useMemo, useState } from "preact/hooks";
 import { Chart, type Series } from "../chart";
 import { at } from "../client";
 import { Card, Confirm, Empty, ErrorBox, Fact, Form, Heat, Input, Marks, MemoryLink, More, NumberInput, Page, Select, Show, Table, TextArea } from "../components";
-import { age, duration, eventWords, moment } from "../format";
+import { age, detectionWords, duration, eventWords, moment } from "../format";
 import { floorOf, halfLife, heatAt } from "../heat-curve";
 import { useAction, useLoad, usePages } from "../hooks";
 import { may, useClient, useSession } from "../session";
@@ -61,7 +61,8 @@ function Text({ memory, reload }: { memory: Memory; reload: () => void }) {
 }
 
 function Actions({ memory, reload, edit }: { memory: Memory; reload: () => void; edit: () => void }) {
-  const client = useClient();
+  const session = useSession();
+  const { client } = session;
   const path = at`/api/v1/agent/nodes/${memory.id}`;
   const change = useAction(async (changes: MemoryChanges) => {
     await client.write("PATCH", path, changes);
@@ -79,7 +80,13 @@ function Actions({ memory, reload, edit }: { memory: Memory; reload: () => void;
     [memory.is_pinned ? "Unpin" : "Pin", { is_pinned: !memory.is_pinned }],
     [memory.is_locked ? "Unlock" : "Lock", { is_locked: !memory.is_locked }],
   ];
-  if (memory.flagged_for_review) toggles.push(["Remove the flag", { flagged_for_review: false }]);
+  // A review clears every flag. `flagged_for_review: false` does not clear a flag of the guard.
+  if (may(session, "admin")) {
+    if (memory.quarantined) toggles.push(["Release", { reviewed: true }]);
+    else if (memory.flagged_for_review) toggles.push(["Remove the flag", { reviewed: true }]);
+  } else if (memory.flagged_for_review && memory.detections.length === 0) {
+    toggles.push(["Remove the flag", { flagged_for_review: false }]);
+  }
   const locked = memory.is_locked ? "A locked memory is not deleted. Unlock it first." : "";
   return (
     <>
@@ -92,7 +99,7 @@ function Actions({ memory, reload, edit }: { memory: Memory; reload: () => void;
             {name}
           </button>
         ))}
-        {memory.tier === "cold" && (
+        {memory.tier === "cold" && !memory.quarantined && (
           <button type="button" onClick={() => restore.run()}>
             Restore
           </button>
@@ -223,6 +230,8 @@ function Facts({ memory }: { memory: Memory }) {
         <Fact name="last recall">{age(memory.last_recalled_at)}</Fact>
         <Fact name="created">{moment(memory.created_at)}</Fact>
         <Fact name="changed">{moment(memory.updated_at)}</Fact>
+        {memory.trust !== "normal" && <Fact name="trust">{memory.trust}</Fact>}
+        {memory.detections.length > 0 && <Fact name="found by the guard">{detectionWords(memory.detections)}</Fact>}
         {memory.tags.length > 0 && (
           <Fact name="tags">
             <span dir="auto">{memory.tags.join(", ")}</span>
