@@ -22,7 +22,7 @@ use crate::limits::{
 use crate::metrics::{Metrics, MetricsHistory, RequestCounts, TenantRequests};
 use crate::request_log::{RequestLog, RequestOptions};
 use crate::service::Service;
-use crate::service::node::{Backups, Embedder, Hooks, Reranker};
+use crate::service::node::{Backups, Embedder, Extractions, Extractor, Hooks, Reranker};
 use crate::service::recalls::DueReport;
 use crate::spans::Spans;
 
@@ -122,9 +122,18 @@ impl App {
         *self.operator_key.write() = key;
     }
 
-    /// Sets what orders the first results of searches anew, once.
-    pub fn set_reranker(&self, reranker: Arc<dyn Reranker>) {
-        drop(self.service.reranker.set(reranker));
+    /// Sets what orders the first results of searches anew, and what extracts facts from turns, once.
+    pub fn set_helpers(
+        &self,
+        reranker: Option<Arc<dyn Reranker>>,
+        extractor: Option<Arc<dyn Extractor>>,
+    ) {
+        if let Some(reranker) = reranker {
+            drop(self.service.reranker.set(reranker));
+        }
+        if let Some(extractor) = extractor {
+            drop(self.service.extractions.set(Arc::new(Extractions::new(extractor))));
+        }
     }
 
     /// Whether a text is the operator key.

@@ -48,6 +48,6 @@ pub use routes::{PublicOptions, operator, operator_openapi, public, public_opena
 pub use service::access::random_bytes;
 pub use service::node::{
     BackupProgress, BackupStatus, BackupSummary, Backups, EmbedError, EmbedScope, Embedded,
-    Embedder, Embedding, Hooks, Reranker, TextRole,
+    Embedder, Embedding, ExtractedFact, Extractor, Hooks, Reranker, TextRole,
 };
 pub use service::recalls::DueReport;

@@ -9,6 +9,16 @@ pub const BODY_BYTES_MAX: usize = 2 << 20;
 pub(crate) const FREE_FORM_BYTES_MAX: usize = 64 << 10;
 /// Largest request of MCP. Its parser takes several times as much; the longest label fits.
 pub(crate) const MCP_BYTES_MAX: usize = 256 << 10;
+/// Turns of which facts are to be extracted: all that wait, and those at the extractor at once. A tenant has half of
+/// each, and a key extracts one at a time.
+pub(crate) const EXTRACTIONS_MAX: usize = 256;
+pub(crate) const EXTRACTIONS_AT_ONCE: usize = 4;
+/// For how long a turn waits for the extractor.
+pub(crate) const EXTRACTION_WAIT: Duration = Duration::from_secs(600);
+/// Facts of a turn, the longest one in bytes, and known facts that the extractor reads with it.
+pub(crate) const EXTRACTED_MAX: usize = 10;
+pub(crate) const EXTRACTED_BYTES_MAX: usize = 1 << 10;
+pub(crate) const KNOWN_FACTS: usize = 10;
 /// Tenants whose compiled rules of the guard a node keeps.
 pub(crate) const COMPILED_GUARDS_MAX: u64 = 64;
 /// Memories that tools of MCP return by default: of a search, and of a page.

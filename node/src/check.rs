@@ -18,6 +18,7 @@ use crate::credentials::{Credentials, read_operator_key};
 use crate::disk::Disk;
 use crate::embed::{HttpReranker, model_in};
 use crate::error::{cannot, text};
+use crate::extractor::HttpExtractor;
 use crate::identity;
 use crate::join::configured_id;
 use crate::tls;
@@ -49,6 +50,10 @@ pub(crate) async fn check(config: &Config) -> Vec<(&'static str, CheckResult)> {
     if !config.reranker.url.is_empty() {
         let reranker = HttpReranker::of(&config.reranker, &Arc::default());
         results.push(("reranker", reranker.map(|_| config.reranker.model.clone())));
+    }
+    if !config.extractor.url.is_empty() {
+        let extractor = HttpExtractor::of(&config.extractor, &Arc::default());
+        results.push(("extractor", extractor.map(|_| config.extractor.model.clone())));
     }
     let Config { public, operator, peer, .. } = config;
     for (name, address) in [("public listener", public.listen), ("peer listener", peer.listen)] {

@@ -1,4 +1,4 @@
-//! An endpoint that the operator runs or pays for, and that reads texts: of embeddings, or of a reranker.
+//! An endpoint that the operator runs or pays for, and that reads texts: of embeddings, a reranker, or an extractor.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -11,6 +11,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
+
+use crate::config;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest response.
@@ -45,7 +47,28 @@ pub(crate) struct EndpointClient {
     key: Option<String>,
 }
 
+impl EndpointError {
+    /// What is wrong, whatever may succeed.
+    pub(crate) fn cause(self) -> String {
+        match self {
+            Self::Rejects(cause) | Self::Unavailable(cause) => cause,
+        }
+    }
+}
+
 impl EndpointClient {
+    /// That of a section of the configuration, if it names an endpoint.
+    ///
+    /// # Errors
+    /// See [`Self::new`].
+    pub(crate) fn of(config: &config::ModelEndpoint) -> Result<Option<Self>, String> {
+        let config::ModelEndpoint { url, key_file, timeout_ms, .. } = config.clone();
+        if url.is_empty() {
+            return Ok(None);
+        }
+        Self::new(&Endpoint { url, key_file, timeout_ms: Some(timeout_ms) }).map(Some)
+    }
+
     /// # Errors
     /// The URL is not usable, or the key cannot be read.
     pub(crate) fn new(endpoint: &Endpoint) -> Result<Self, String> {

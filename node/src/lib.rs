@@ -18,6 +18,7 @@ pub mod embed;
 mod endpoint;
 mod engine;
 mod error;
+mod extractor;
 mod failure;
 mod frames;
 #[cfg(feature = "fuzzing")]

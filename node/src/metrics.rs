@@ -289,6 +289,14 @@ const METRICS: &[Metric<u64>] = &[
     ("reranker_failed_total", "Searches for which the reranker did not respond.", |s| {
         s.node.embedder.unranked.load(Relaxed)
     }),
+    ("extractor_turns_total", "Turns of which the extractor named the facts.", |s| {
+        s.node.embedder.extracted.load(Relaxed)
+    }),
+    (
+        "extractor_failed_total",
+        "Turns that were not extracted: it failed, or too many waited.",
+        |s| s.node.embedder.unextracted.load(Relaxed),
+    ),
     ("embedder_cached_total", "Texts whose vector was cached.", |s| {
         s.node.embedder.cached.load(Relaxed)
     }),

@@ -28,6 +28,7 @@ use crate::disk::disk_task;
 use crate::embed::{Embedders, HttpReranker};
 use crate::engine::{self, Engine};
 use crate::error::{storage_error, text};
+use crate::extractor::HttpExtractor;
 use crate::identity;
 use crate::join::{JoinClient, JoinServer};
 use crate::labelled_metrics::LabelledMetrics;
@@ -110,9 +111,9 @@ async fn run(
     let sender = Sender::new(raft, reader, Arc::clone(&webhooks));
     let registry = Registry::new();
     let app = new_app(&config, &engine, &embedder, Arc::clone(&webhooks), &registry);
-    if let Some(reranker) = HttpReranker::of(&config.reranker, &embedder.counters)? {
-        app.set_reranker(Arc::new(reranker));
-    }
+    let reranker = HttpReranker::of(&config.reranker, &embedder.counters)?;
+    let extractor = HttpExtractor::of(&config.extractor, &embedder.counters)?;
+    app.set_helpers(reranker.map(|it| Arc::new(it) as _), extractor.map(|it| Arc::new(it) as _));
     start_tasks(&config, &engine, &webhooks, &app, &registry)?;
     app.set_operator_key(credentials.operator_key);
     join_server.open(&app, raft, reader);

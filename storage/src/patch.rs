@@ -43,13 +43,6 @@ pub struct MemoryPatch {
     pub is_reviewed: bool,
 }
 
-impl MemoryPatch {
-    /// Whether it sets a text, or moves texts to a namespace.
-    pub fn has_texts(&self) -> bool {
-        self.label.is_some() || self.namespace.is_some() || !self.details.is_empty()
-    }
-}
-
 /// Changes to a trigger; `None` leaves a field as it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TriggerPatch {

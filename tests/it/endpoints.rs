@@ -1,4 +1,4 @@
-//! An endpoint embeds texts, and another one orders results anew. Each text goes to it once; what is down, slow or another model
+//! An endpoint embeds texts, another one orders results anew, and a third one extracts facts from turns. Each text goes to it once; what is down, slow or another model
 //! there fails texts, never memories.
 
 use std::collections::BTreeMap;
@@ -47,6 +47,7 @@ impl Endpoints {
         let endpoints = Self { url, status, delay, model, inputs, folder };
         let routes =
             Router::new().route("/v1/embeddings", post(embed)).route("/rerank", post(rerank));
+        let routes = routes.route("/v1/chat/completions", post(complete));
         let routes = routes.with_state(endpoints.clone());
         // A test blocks its own thread while a cluster starts.
         std::thread::spawn(|| {
@@ -129,6 +130,23 @@ async fn rerank(State(endpoints): State<Endpoints>, Json(request): Json<Value>) 
     let result = |(index, text): (usize, &Value)| json!({"index": index, "relevance_score": 1.0 / string(text).len() as f64});
     let results: Vec<_> = array(&request["documents"]).iter().enumerate().map(result).collect();
     endpoints.respond(json!({"results": results})).await
+}
+
+/// Names what follows "remember that" in a prompt as a fact, which replaces what is known of the port. Keeps the
+/// request.
+async fn complete(State(endpoints): State<Endpoints>, Json(request): Json<Value>) -> Responded {
+    let question = string(&request["messages"][1]["content"]).to_owned();
+    let (known, turn) = question.split_once("\n\nTurn:\n").unwrap();
+    let old = known.lines().skip(1).find(|line| line.contains("port"));
+    let replaces = old.map(|line| line.split('.').next().unwrap().parse::<u32>().unwrap());
+    let said = turn.lines().find_map(|line| line.split_once("remember that "));
+    let facts: Vec<_> = said
+        .map(|(_, fact)| json!({"text": fact, "memory_type": "fact", "replaces": replaces}))
+        .into_iter()
+        .collect();
+    *endpoints.inputs.lock().unwrap().entry(question.clone()).or_default() += 1;
+    let content = json!({"facts": facts}).to_string();
+    endpoints.respond(json!({"choices": [{"message": {"content": content}}]})).await
 }
 
 fn search(query: &str) -> Value {
@@ -275,4 +293,52 @@ async fn reranker_orders_the_first_results() {
     assert!(found[0]["explain"]["relevance"].is_null());
     assert_eq!(cluster.metric("hearth_reranker_failed_total").await, 1.0);
     assert_eq!(cluster.metric("hearth_reranker_searches_total").await, 2.0);
+}
+
+/// A turn of a session of a coding agent, and its response.
+async fn turn(node: &Node, session: &str, prompt: &str, reply: &str) {
+    let said = json!({"session_id": session, "cwd": "/home/me/shop", "prompt": prompt});
+    node.post("/hooks/prompt", &said).await;
+    let ended =
+        json!({"session_id": session, "cwd": "/home/me/shop", "last_assistant_message": reply});
+    node.post("/hooks/stop", &ended).await;
+}
+
+#[tokio::test]
+async fn extractor_makes_facts_of_turns() {
+    let endpoints = Endpoints::start();
+    let url = format!("{}/v1/chat/completions", endpoints.url);
+    let cluster = options().nodes(3).env("HEARTH__EXTRACTOR__URL", &url).start();
+    let [leader, rest] = cluster.leader_first().await;
+    let old = leader.store(&labelled("the port of the deploy is 8080")).await;
+    converged(&cluster).await;
+    let prompt = "please remember that the port of the deploy is 9090";
+    turn(rest, "s1", prompt, "I keep it; the key AKIAIOSFODNN7EXAMPLE stays out.").await;
+    let path = "/agent/nodes?namespace=default&tags=extracted";
+    let facts = async || rest.get(path).await["items"].clone();
+    let facts = eventually("the fact is stored", facts, |facts| array(facts).len() == 1).await;
+    let expected = json!({"label": "the port of the deploy is 9090", "memory_type": "fact", "tags": ["extracted"]});
+    assert_fields(&facts[0], expected);
+    assert_eq!(facts[0]["origin"]["tool"], "extractor");
+    let source =
+        rest.get(&format!("/agent/nodes/{}", string(&facts[0]["metadata"]["source"]))).await;
+    assert_eq!(source["label"], prompt);
+    assert_eq!(rest.get(&format!("/agent/nodes/{old}")).await["superseded_by"], facts[0]["id"]);
+    let sent: Vec<_> = endpoints.inputs.lock().unwrap().keys().cloned().collect();
+    assert!(sent.iter().all(|text| !text.contains("AKIA")), "no secret leaves: {sent:?}");
+    // What a client has rejected stays away, also as a fact.
+    let path = format!("/agent/nodes/{}?reject=true", id(&facts[0]));
+    leader.send(Method::DELETE, &path, &json!({})).await.ok();
+    converged(&cluster).await;
+    turn(rest, "s2", &format!("once more: {prompt}"), "I keep it.").await;
+    let extracted = async || rest.metric("hearth_extractor_turns_total").await;
+    eventually("the turn is extracted", extracted, |turns| *turns == 2.0).await;
+    // One that does not respond delays no agent, and loses no turn.
+    endpoints.respond_with(400);
+    turn(leader, "s3", "please remember that tea is at four", "As you like.").await;
+    let failed = async || leader.metric("hearth_extractor_failed_total").await;
+    eventually("the turn is counted", failed, |turns| *turns == 1.0).await;
+    let captured = leader.get("/agent/nodes?namespace=default/captured/shop&tags=user").await;
+    assert_eq!(captured["total"], 3);
+    assert_eq!(rest.get("/agent/nodes?namespace=default&tags=extracted").await["total"], 0);
 }

@@ -96,6 +96,12 @@ impl RequestContext {
         }
     }
 
+    /// The context of work that goes on after the response: it holds nothing of the budgets.
+    pub(crate) fn detached(&self) -> Self {
+        let responses = Arc::clone(&self.responses);
+        Self::new(self.id.clone(), Span::none(), self.source, None, None, responses)
+    }
+
     /// Key and tenant of the caller, once the request is authenticated.
     pub(crate) fn key(&self) -> Option<KeyOfTenant> {
         self.key.get().copied()

@@ -172,6 +172,9 @@ pub(crate) async fn end_turn(
     if let Some(message) = &input.last_assistant_message {
         let project = input.project(&session, &home);
         capture(&session, &query, &project, &input, "assistant", &message.0).await?;
+        if let Some(id) = input.session_id.as_ref().filter(|_| query.capture != Some(false)) {
+            session.extract_later(project, &id.0, &message.0);
+        }
     }
     Ok(Success::ok(freshness, HookOutput::none()))
 }

@@ -7,7 +7,7 @@
 use std::sync::LazyLock;
 
 use jiff::tz::TimeZone;
-use storage::model::details::Details;
+use storage::model::details::{Details, MetadataEntry};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::guard::{GuardAction, GuardMark, GuardRule};
 use storage::model::id::MemoryId;
@@ -26,7 +26,7 @@ use crate::service::Session;
 use crate::service::context::ContextText;
 
 /// Part of the namespaces of captured turns, and their tag.
-const CAPTURED: &str = "captured";
+pub(super) const CAPTURED: &str = "captured";
 /// Seconds that a captured turn is kept after its last recall.
 const KEPT_SECONDS: u64 = 14 * 86_400;
 /// Heat of a captured turn: what an agent stores by itself comes first.
@@ -60,10 +60,11 @@ pub(crate) struct Turn<'a> {
 }
 
 /// Where a session works.
+#[derive(Clone)]
 pub(crate) struct Project {
     /// The namespace of its turns, and that above it in which the key stores.
-    namespace: String,
-    base: String,
+    pub(super) namespace: String,
+    pub(super) base: String,
     /// The namespace whose memories are boosted.
     home: Option<String>,
 }
@@ -78,6 +79,22 @@ impl Project {
         let name = if name.is_empty() { "none" } else { name };
         Self { namespace: format!("{base}/{CAPTURED}/{name}"), base: base.to_owned(), home }
     }
+}
+
+/// A text of a turn without secrets, and not longer than one that is captured.
+pub(super) fn clean(text: &str) -> String {
+    let examine = || CAPTURED_TEXTS.examine(text.trim(), &mut Detections::default());
+    let text = tokio::task::block_in_place(examine);
+    match text.floor_char_boundary(TURN_BYTES_MAX) {
+        end if end < text.len() => format!("{}…", &text[..end]),
+        _ => text.into_owned(),
+    }
+}
+
+/// The session of a turn, as metadata have it.
+pub(super) fn session_entry(id: &str) -> MetadataEntry {
+    let id = &id[..id.floor_char_boundary(SESSION_BYTES_MAX)];
+    ("session".to_owned(), serde_json::Value::from(id).to_string())
 }
 
 /// Whether a text has enough words to be recalled by, or later.
@@ -126,24 +143,14 @@ impl Session {
     /// Stores a turn without its secrets, unless the caller may not, or the text says nothing. The namespace
     /// may be closed to the key: then nothing is captured.
     pub(crate) async fn capture(&self, project: &Project, turn: Turn<'_>) -> ApiResult<()> {
-        let text = tokio::task::block_in_place(|| {
-            CAPTURED_TEXTS.examine(turn.text.trim(), &mut Detections::default())
-        });
+        let label = clean(turn.text);
         if self.caller.role < Role::Agent
-            || !says_something(&text)
+            || !says_something(&label)
             || !self.caller.access.allows(&project.namespace)
         {
             return Ok(());
         }
-        let label = match text.floor_char_boundary(TURN_BYTES_MAX) {
-            end if end < text.len() => format!("{}…", &text[..end]),
-            _ => text.into_owned(),
-        };
-        let entry = |id: String| {
-            let id = &id[..id.floor_char_boundary(SESSION_BYTES_MAX)];
-            ("session".to_owned(), serde_json::Value::from(id).to_string())
-        };
-        let session = turn.session.map(entry);
+        let session = turn.session.map(|id| session_entry(&id));
         let namespaces = [&project.namespace, &project.base];
         let unless_rejected =
             namespaces.into_iter().map(|namespace| self.value_hash(namespace, &label)).collect();

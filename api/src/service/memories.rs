@@ -61,7 +61,7 @@ impl Session {
         mut patch: MemoryPatch,
     ) -> ApiResult<WriteResult<TouchedMemories>> {
         let guard = self.guard();
-        if patch.has_texts() {
+        if patch.label.is_some() || patch.namespace.is_some() || !patch.details.is_empty() {
             let present = self.read(move |reader, caller| {
                 let found = reader.with_vector(caller.tenant, id)?;
                 // What is closed to the caller must not show in the time of a rejection.
@@ -239,7 +239,15 @@ impl Session {
 
     /// Searches, and counts the first results as recalls. A query without words returns the hottest
     /// memories, and recalls none: they would stay hot by being hot. Sets the vector of the request.
-    pub(crate) async fn search(&self, mut request: SearchRequest) -> ApiResult<SearchResults> {
+    pub(crate) async fn search(&self, request: SearchRequest) -> ApiResult<SearchResults> {
+        let has_words = !request.query.trim().is_empty();
+        let results = self.find_hits(request).await?;
+        self.service.count_search(&self.caller, &results.hits, has_words);
+        Ok(results)
+    }
+
+    /// The results of a search, which counts as none.
+    pub(super) async fn find_hits(&self, mut request: SearchRequest) -> ApiResult<SearchResults> {
         let text = request.query.trim();
         if !text.is_empty() {
             let vector = self.service.embed(&self.caller, TextRole::Query, text).await?;
@@ -257,7 +265,6 @@ impl Session {
             rerank(&**reranker, query, &mut results.hits).await;
         }
         results.hits.truncate(limit);
-        self.service.count_search(&self.caller, &results.hits, has_words);
         Ok(results)
     }
 

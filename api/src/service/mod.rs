@@ -6,6 +6,7 @@ pub(crate) mod access;
 pub(crate) mod bulk;
 pub(crate) mod capture;
 pub(crate) mod context;
+pub(crate) mod extract;
 pub(crate) mod freshness;
 pub(crate) mod guard;
 pub(crate) mod journal;
@@ -45,7 +46,7 @@ use crate::limits::{
     reads_max, tenant_reads_max,
 };
 use key_uses::KeyUseBuffer;
-use node::{EmbedScope, Embedder, Hooks, Reranker, TextRole};
+use node::{EmbedScope, Embedder, Extractions, Hooks, Reranker, TextRole};
 use recalls::RecallBuffer;
 
 /// The service of one node.
@@ -55,6 +56,7 @@ pub(crate) struct Service {
     raft: Handle,
     embedder: Arc<dyn Embedder>,
     pub(crate) reranker: OnceLock<Arc<dyn Reranker>>,
+    pub(crate) extractions: OnceLock<Arc<Extractions>>,
     hooks: Arc<dyn Hooks>,
     guards: Guards,
     recalls: RecallBuffer,
@@ -125,6 +127,7 @@ impl Service {
             raft,
             embedder,
             reranker: OnceLock::new(),
+            extractions: OnceLock::new(),
             hooks,
             guards: Guards::default(),
             recalls: RecallBuffer::default(),

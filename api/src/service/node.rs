@@ -1,15 +1,21 @@
 //! What the service requires of the node, which implements it: embeddings of texts, and the rules
 //! and secrets of webhooks.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use storage::model::access::Caller;
 use storage::model::cluster::Model;
 use storage::model::id::{KeyId, TenantId, TriggerId};
+use storage::model::memory::MemoryType;
 use storage::model::score::Reading;
 use storage::model::trigger::SealedSecret;
 use storage::model::vector::ModelId;
 
+use crate::admission::budget::KeyBudget;
+use crate::admission::fair::FairPermits;
 use crate::error::ApiError;
+use crate::limits::{EXTRACTION_WAIT, EXTRACTIONS_AT_ONCE, EXTRACTIONS_MAX};
 
 /// A unit vector for a text.
 pub type Embedding = Vec<f32>;
@@ -93,6 +99,46 @@ pub trait Reranker: Send + Sync {
     /// is busy; the cause is in the log.
     fn relevances(&self, query: String, texts: Vec<String>)
     -> BoxFuture<'static, Option<Vec<f64>>>;
+}
+
+/// A fact that was said.
+#[derive(Debug, Clone)]
+pub struct ExtractedFact {
+    /// One statement that is clear without the conversation.
+    pub text: String,
+    /// Its kind.
+    pub memory_type: MemoryType,
+    /// Which of the known facts it replaces, by its place among them.
+    pub replaces: Option<usize>,
+}
+
+/// Finds in a turn of an agent what is worth knowing later.
+pub trait Extractor: Send + Sync {
+    /// The facts of a turn, beside what is `known`. `None` if the extractor does not respond; the cause is in the log.
+    fn facts(
+        &self,
+        turn: String,
+        known: Vec<String>,
+    ) -> BoxFuture<'static, Option<Vec<ExtractedFact>>>;
+
+    /// Counts a turn that was not extracted, since too many waited.
+    fn count_dropped(&self);
+}
+
+/// The extractor, and the turns that wait for it.
+pub(crate) struct Extractions {
+    pub(super) extractor: Arc<dyn Extractor>,
+    pub(super) waiting: Arc<KeyBudget>,
+    pub(super) running: FairPermits,
+}
+
+impl Extractions {
+    pub(crate) fn new(extractor: Arc<dyn Extractor>) -> Self {
+        let (at_once, wait) = (EXTRACTIONS_AT_ONCE, EXTRACTION_WAIT);
+        // The turns of a key are extracted one after the other: a later one may replace what an earlier one said.
+        let running = FairPermits::with_parts(at_once, at_once / 2, 1, wait);
+        Self { extractor, waiting: KeyBudget::new(EXTRACTIONS_MAX), running }
+    }
 }
 
 /// Creates backups of this node's state, one at a time.

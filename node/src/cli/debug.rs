@@ -85,10 +85,11 @@ impl Bundle {
         let read = std::fs::read_to_string(&self.config).map_err(unusable(&self.config))?;
         let mut settings: toml::Table = read.parse().map_err(unusable(&self.config))?;
         // The query of a URL may have a key.
-        if let Some(toml::Value::String(url)) =
-            settings.get_mut("reranker").and_then(|section| section.get_mut("url"))
-        {
-            url.truncate(url.find('?').unwrap_or(url.len()));
+        for name in ["reranker", "extractor"] {
+            let section = settings.get_mut(name);
+            if let Some(toml::Value::String(url)) = section.and_then(|it| it.get_mut("url")) {
+                url.truncate(url.find('?').unwrap_or(url.len()));
+            }
         }
         bundle.section("configuration", settings);
         let names = environment.iter().map(|(name, _)| name.as_str());

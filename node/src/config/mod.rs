@@ -16,7 +16,7 @@ use url::Url;
 
 pub(crate) use sections::{
     Backup, Cluster, Disk, Embedder, EmbedderKind, Log, LogCompaction, LogFormat, Mcp, Memory,
-    Node, Operator, Peer, Public, Raft, Reranker, Search, Tracing, Webhooks,
+    ModelEndpoint, Node, Operator, Peer, Public, Raft, Search, Tracing, Webhooks,
 };
 use sections::{DEFAULTS, WITHOUT_DEFAULT};
 pub(crate) use source::AUTO;
@@ -43,7 +43,8 @@ pub(crate) struct Config {
     pub(crate) disk: Disk,
     pub(crate) backup: Backup,
     pub(crate) embedder: Embedder,
-    pub(crate) reranker: Reranker,
+    pub(crate) reranker: ModelEndpoint,
+    pub(crate) extractor: ModelEndpoint,
     pub(crate) webhooks: Webhooks,
     pub(crate) log: Log,
     pub(crate) tracing: Tracing,

@@ -15,7 +15,7 @@ use crate::config::source::{list, members, node_id, pauses};
 use crate::program::installed;
 
 /// The other keys.
-pub(super) const WITHOUT_DEFAULT: [&str; 24] = [
+pub(super) const WITHOUT_DEFAULT: [&str; 25] = [
     "node.id",
     "node.data",
     "node.tenant",
@@ -38,6 +38,7 @@ pub(super) const WITHOUT_DEFAULT: [&str; 24] = [
     "embedder.threads",
     "embedder.change_per_second",
     "reranker.key_file",
+    "extractor.key_file",
     "webhooks.key",
     "webhooks.authority",
 ];
@@ -80,6 +81,10 @@ log_seconds = 5
 url = ""
 model = ""
 timeout_ms = 300
+[extractor]
+url = ""
+model = ""
+timeout_ms = 30000
 [webhooks]
 allow = ""
 timeout_ms = 15000
@@ -263,17 +268,17 @@ pub struct Embedder {
     pub change_per_second: Option<NonZeroU32>,
 }
 
-/// What orders the first results of searches anew.
+/// An endpoint with a model that reads texts: a reranker, or an extractor.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Reranker {
+pub struct ModelEndpoint {
     /// URL of its requests. Empty: there is none.
     pub url: String,
     /// Name of its model.
     pub model: String,
     /// File with the key that it expects as a bearer token.
     pub key_file: Option<PathBuf>,
-    /// For how long a search waits for it.
+    /// Time limit of a request.
     pub timeout_ms: NonZeroU64,
 }
 

@@ -147,7 +147,10 @@ pub(crate) struct Counters {
     /// Searches whose first results a reranker ordered, and those for which it did not respond.
     pub(crate) reranked: AtomicU64,
     pub(crate) unranked: AtomicU64,
-    /// Whether it did not for the last one.
+    /// Turns of which an extractor named the facts, and those of which it did not.
+    pub(crate) extracted: AtomicU64,
+    pub(crate) unextracted: AtomicU64,
+    /// Whether the reranker did not respond for the last search.
     pub(crate) reranker_fails: AtomicBool,
 }
 
@@ -169,6 +172,8 @@ impl Default for Counters {
             outdated: AtomicBool::default(),
             reranked: AtomicU64::default(),
             unranked: AtomicU64::default(),
+            extracted: AtomicU64::default(),
+            unextracted: AtomicU64::default(),
             reranker_fails: AtomicBool::default(),
         }
     }

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 
 use crate::config;
 use crate::embed::pool::Counters;
-use crate::endpoint::{Endpoint, EndpointClient, EndpointError};
+use crate::endpoint::{EndpointClient, EndpointError};
 
 /// Requests under way. Each has up to 80 KiB of texts.
 const REQUESTS_MAX: usize = 16;
@@ -46,17 +46,14 @@ impl HttpReranker {
     /// # Errors
     /// The URL or the key is not usable.
     pub(crate) fn of(
-        config: &config::Reranker,
+        config: &config::ModelEndpoint,
         counters: &Arc<Counters>,
     ) -> Result<Option<Self>, String> {
-        let config::Reranker { url, model, key_file, timeout_ms } = config.clone();
-        if url.is_empty() {
-            return Ok(None);
-        }
-        let client = EndpointClient::new(&Endpoint { url, key_file, timeout_ms: Some(timeout_ms) });
-        let client = client.map_err(|error| format!("reranker: {error}"))?;
+        let client = EndpointClient::of(config).map_err(|error| format!("reranker: {error}"))?;
+        let Some(client) = client else { return Ok(None) };
         let requests = Arc::new(Semaphore::new(REQUESTS_MAX));
-        Ok(Some(Self { client, model, requests, counters: Arc::clone(counters) }))
+        let (model, counters) = (config.model.clone(), Arc::clone(counters));
+        Ok(Some(Self { client, model, requests, counters }))
     }
 }
 
@@ -95,9 +92,7 @@ impl Reranker for HttpReranker {
 
 /// The relevance of each text.
 fn relevances(response: Result<Response, EndpointError>, count: usize) -> Result<Vec<f64>, String> {
-    let Response { results } = response.map_err(|error| match error {
-        EndpointError::Rejects(cause) | EndpointError::Unavailable(cause) => cause,
-    })?;
+    let Response { results } = response.map_err(EndpointError::cause)?;
     let mut relevances = vec![None; count];
     for Item { index, relevance_score } in results {
         let place =
