@@ -116,6 +116,9 @@ impl Session {
         examine_tags(detector, &mut new.key_points, &mut detections);
         examine_details(detector, new.details.as_mut(), &mut detections);
         examine_id(detector, new.external_id.as_deref(), &mut detections);
+        for name in [&mut new.origin.client, &mut new.origin.tool].into_iter().flatten() {
+            examine_text(detector, name, &mut detections);
+        }
         new.guard = accepted(detections)?;
         Ok(())
     }
@@ -167,7 +170,9 @@ impl Session {
                 patch.label = Some((moved.label, Vector::default()));
             }
             examine_details(detector, moved.details.as_mut(), &mut detections);
-            if let Some(Details { tags, metadata }) = moved.details.map(|details| *details) {
+            if moved.details != present.details
+                && let Some(Details { tags, metadata }) = moved.details.map(|details| *details)
+            {
                 patch.details.tags.get_or_insert(tags);
                 patch.details.metadata.get_or_insert(metadata);
             }

@@ -62,6 +62,11 @@ impl Attributes {
         self.0 & FLAGGED != 0
     }
 
+    #[inline]
+    pub fn is_quarantined(self) -> bool {
+        self.0 & QUARANTINED != 0
+    }
+
     /// As [`Memory::trust`].
     pub fn trust(self) -> Trust {
         match self.0 & (FLAGGED | REVIEWED) {

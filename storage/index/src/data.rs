@@ -192,11 +192,13 @@ impl IndexData {
         let at = row.created_at();
         let (before, after) = self.namespaces.around(row.attributes().namespace(), (at, id));
         let copied = |(age, slot): (&Age, &Slot)| (*age, *slot);
-        let mut near: Vec<_> = before.take(older).map(copied).collect();
+        // What waits in quarantine is next to nothing.
+        let counts = |(_, slot): &(Age, Slot)| !self.row(*slot).attributes().is_quarantined();
+        let mut near: Vec<_> = before.map(copied).filter(counts).take(older).collect();
         near.reverse();
         let place = near.len();
         near.push(((at, id), slot));
-        near.extend(after.take(newer).map(copied));
+        near.extend(after.map(copied).filter(counts).take(newer));
         Some((near, place))
     }
 

@@ -7,8 +7,9 @@ use crate::bounded::bounded;
 
 /// Most rules of a tenant.
 pub const GUARD_RULES_MAX: usize = 100;
-/// Most patterns of a rule.
+/// Most patterns of a rule, and of all rules of a tenant.
 pub const GUARD_PATTERNS_MAX: usize = 16;
+pub const GUARD_PATTERNS_OF_TENANT_MAX: usize = 32;
 /// Longest pattern, and longest name of one, in bytes.
 pub const GUARD_PATTERN_BYTES_MAX: usize = 256;
 pub const GUARD_NAME_BYTES_MAX: usize = 48;

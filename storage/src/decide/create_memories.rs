@@ -53,6 +53,8 @@ impl TenantRule for CreateMemories {
 fn create(context: &mut Context<'_>, new: &NewMemory, at: Option<usize>) -> Decided<TouchedMemory> {
     context.check_access(&new.namespace)?;
     models::check_vector(context.draft, &new.vector)?;
+    let folds = new.guard.is_quarantined() && !new.folds.is_empty();
+    reject_if(folds, Rejection::WrongState("the guard quarantines the text of the fold".into()))?;
     if let Some(present) = context.present(new.id)? {
         let is_same = new.external_id.is_some() && present.memory.external_id == new.external_id;
         let is_here = present.memory.namespace == new.namespace;

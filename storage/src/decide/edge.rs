@@ -255,6 +255,7 @@ pub(super) fn create_suggested(
         let fits = edges_max.is_none_or(|max| edges < max)
             && context.has_access(&other.namespace)?
             && target != source
+            && !other.guard.is_quarantined()
             && !is_full(&context.edges(target)?)
             && !is_full(&context.edges(source)?);
         if fits {

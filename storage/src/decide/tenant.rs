@@ -5,7 +5,7 @@ use model::access::{Policy, RULES_MAX, Rule};
 use model::audit::{AuditAction, Fields, short};
 use model::bounded::bounded;
 use model::duplicate::OnDuplicate;
-use model::guard::{GUARD_RULES_MAX, Guard, GuardRule};
+use model::guard::{GUARD_PATTERNS_OF_TENANT_MAX, GUARD_RULES_MAX, Guard, GuardRule};
 use model::journal::{AgentActivity, EventKind};
 use model::retention::{RETENTION_RULES_MAX, RetentionRule};
 use model::tenant::{Tenant, WEBHOOK_HOSTS_MAX};
@@ -132,6 +132,9 @@ impl TenantRule for UpdateGuard {
     const AUDIT: TenantAudit<Self> = Some(Self::audit);
 
     fn decide(&self, context: &mut Context<'_>) -> Decided<()> {
+        let patterns: usize = self.0.iter().map(|rule| rule.patterns.len()).sum();
+        let max = GUARD_PATTERNS_OF_TENANT_MAX;
+        reject_if(patterns > max, Rejection::too_many("patterns of the guard", max))?;
         let row = existing(context)?;
         if row.guard.rules != self.0 {
             let guard = Guard { version: row.guard.version + 1, rules: self.0.clone() };
