@@ -20,7 +20,7 @@ pub(super) struct Kind {
 type Source<'a> = (Detection, &'static str, &'a str, fn(&str) -> bool);
 
 /// Names before a secret.
-const SECRET_NAMES: &str = r"password|passwd|pwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token|token";
+const SECRET_NAMES: &str = r"passwords?|passwd|pwd|passphrase|passwort|kennwort|secret(?:[_-]?key)?|client[_-]?secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token|token";
 
 pub(super) struct Kinds {
     /// All patterns at once: most texts have none.
@@ -34,13 +34,13 @@ pub(super) static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
     use Detection::{Email, Number, Secret};
     let any: fn(&str) -> bool = |_| true;
     let named = format!(
-        r#"(?i)(?:(?-u:\b)|_)(?:{SECRET_NAMES})["']?\s*(?:=>|:=|=|:|(?-u:\b)is(?-u:\b))\s*["']?([^\s"',;]{{8,}})"#
+        r#"(?i)(?:(?-u:\b)|_|pg)(?:{SECRET_NAMES})(?:_[a-z0-9]+)*(?:\s+(?:for|of|to|von|für)\s+\S+)?["']?\s*(?:=>|:=|=|:|(?-u:\b)(?:is|ist)(?-u:\b))\s*["']?([^\s"',;]{{8,}})"#
     );
     let patterns: [Source<'_>; 27] = [
         (
             Secret,
             "private key",
-            r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)",
+            r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\z)",
             any,
         ),
         (
@@ -78,7 +78,7 @@ pub(super) static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
             any,
         ),
         (Secret, "key", r"(?-u:\b)(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{16,}", any),
-        (Secret, "key", r"(?-u:\b)(?:sk|op)-(?:[a-z]+-)*[A-Za-z0-9_-]{20,}", any),
+        (Secret, "key", r"(?-u:\b)(?:sk|op|gsk|xai)[-_](?:[a-z]+-)*[A-Za-z0-9_-]{20,}", has_digit),
         (Secret, "key", r"(?-u:\b)AIza[0-9A-Za-z_-]{35}(?-u:\b)", any),
         (Secret, "key", r"(?-u:\b)[0-9a-f]{32}-us[0-9]{1,2}(?-u:\b)", any),
         (Secret, "key", r"(?-u:\b)SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}", any),
@@ -88,23 +88,23 @@ pub(super) static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
         (
             Secret,
             "token",
-            r"(?-u:\b)(?:npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{30,})",
+            r"(?-u:\b)(?:whsec_[A-Za-z0-9+/=]{16,}|shpat_[0-9a-f]{32}|hvs\.[A-Za-z0-9_-]{24,}|ya29\.[A-Za-z0-9_-]{20,}|dop_v1_[0-9a-f]{64}|npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{30,})",
             any,
         ),
         (Secret, "token", r"_authToken=([^\s]{8,})", any),
         (
             Secret,
             "token",
-            r"(?i)(?-u:\b)authorization:\s*(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{8,})",
-            any,
+            r"(?i)(?-u:\b)(?:authorization:\s*(?:bearer|basic|token)|bearer)\s+([A-Za-z0-9._~+/=-]{16,})",
+            has_digit,
         ),
-        (Secret, "password", r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:([^\s/@]+)@", any),
+        (Secret, "password", r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:(\S+)@", is_no_port),
         (Secret, "password", &named, is_random),
-        (Number, "card number", r"(?-u:\b)(?:\d[ -]?){12,18}\d(?-u:\b)", is_card),
+        (Number, "card number", r"(?-u:\b)[0-9](?:[ .\n\u{a0}-]?[0-9]){12,18}(?-u:\b)", is_card),
         (
             Number,
             "account number",
-            r"(?-u:\b)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?(?-u:\b)",
+            r"(?-u:\b)(?i)[a-z]{2}[0-9]{2}(?:[ \u{a0}-]?[a-z0-9]){11,34}(?-u:\b)",
             is_iban,
         ),
         (
@@ -118,13 +118,15 @@ pub(super) static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
             Detection::Instructions,
             "instruction",
             concat!(
-                r"(?i)(?-u:\b)(?:ignore|disregard|forget|override|bypass)\s+(?:all\s+|any\s+|everything\s+)?(?:of\s+)?(?:the\s+|your\s+|my\s+|these\s+)?(?:previous|prior|above|earlier|preceding|former|system|existing)\s+(?:\w+\s+)?(?:instruction|prompt|rule|message|direction|guideline|order)s?(?-u:\b)",
+                r"(?i)(?-u:\b)(?:ignore|disregard|forget|override|bypass)\s+(?:all\s+|any\s+|everything\s+)?(?:of\s+)?(?:the\s+|your\s+|my\s+|these\s+)?(?:previous|prior|above|earlier|preceding|former|system)\s+(?:\w+\s+)?(?:instruction|prompt|rule|direction|guideline|order)s?(?-u:\b)",
+                r"|(?-u:\b)(?:ignore|disregard|forget)\s+(?:all\s+)?your\s+(?:\w+\s+)?(?:instruction|prompt|rule|guideline)s?(?-u:\b)",
+                r"|(?-u:\b)(?:ignore|disregard|forget)\s+(?:all\s+)?(?:the\s+)?(?:instruction|prompt|rule)s?\s+(?:above|before)(?-u:\b)",
                 r"|(?-u:\b)(?:reveal|print|show|output|repeat|leak)\s+(?:me\s+)?(?:your|the)\s+(?:full\s+|hidden\s+|initial\s+)?(?:system\s+prompt|hidden\s+instructions|initial\s+instructions)",
-                r"|(?-u:\b)you\s+are\s+(?:now|no\s+longer)\s+(?:an?|in|the|bound|free|subject)(?-u:\b)",
-                r"|(?-u:\b)(?:do\s+not|don['’]t|never)\s+(?:tell|inform|mention|reveal|show)\s+(?:(?:this|it|that)\s+)?(?:to\s+)?(?:the|your)\s+(?:user|human|operator)s?(?-u:\b)",
+                r"|(?-u:\b)you\s+are\s+(?:now|no\s+longer)\s+(?:bound|free|subject|unrestricted|jailbroken|in\s+\w+\s+mode)(?-u:\b)",
+                r"|(?-u:\b)(?:do\s+not|don['’]t|never)\s+(?:tell|inform|mention|reveal)\s+(?:this|it|that|anything)\s+(?:to\s+)?(?:the|your)\s+(?:user|human|operator)s?(?-u:\b)",
                 r"|(?-u:\b)(?:send|post|upload|forward|exfiltrate)(?-u:\b).{0,60}(?-u:\b)(?:api\s+keys?|credentials?|passwords?|secrets?|tokens?)(?-u:\b).{0,40}(?:https?://|@)",
                 r"|<\|?(?:system|im_start|assistant)\|?>|\[/?INST\]|<<SYS>>",
-                r"|(?-u:\b)(?:ignoriere|vergiss|missachte)\s+(?:alle\s+)?(?:bisherigen|vorherigen|vorigen|obigen|früheren)\s+(?:anweisungen|regeln|befehle)",
+                r"|(?-u:\b)(?:ignoriere|ignorieren|vergiss|vergessen|missachte|missachten)\s+(?:sie\s+)?(?:alle\s+)?(?:bisherigen|vorherigen|vorigen|obigen|früheren)\s+(?:anweisungen|regeln|befehle)",
                 r"|(?-u:\b)(?:ignore[zr]?|oublie[zr]?)\s+(?:toutes\s+)?(?:les\s+)?(?:instructions|consignes|règles)\s+(?:précédentes|antérieures|ci-dessus)",
                 r"|(?-u:\b)(?:ignora|olvida)\s+(?:todas\s+)?(?:las\s+)?(?:instrucciones|reglas|órdenes)\s+(?:anteriores|previas)",
                 r"|忽略.{0,6}(?:之前|以上|先前|上述|前面).{0,6}(?:指令|指示|提示|规则)",
@@ -149,22 +151,58 @@ pub(super) static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
 
 /// The whole name of a value that is a secret.
 pub(super) static SECRET_NAME: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(&format!("(?i)^(?:.*[_-])?(?:{SECRET_NAMES})$")).ok());
+    LazyLock::new(|| Regex::new(&format!("(?i)(?:{SECRET_NAMES})$")).ok());
 
 impl Kind {
     pub(super) fn matches<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
-        self.pattern.captures_iter(text).filter_map(|captures| {
-            let whole = captures.get(1).or_else(|| captures.get(0))?;
-            (self.is_valid)(whole.as_str()).then(|| whole.range())
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            while let Some(captures) = self.pattern.captures_at(text, at) {
+                let whole = captures.get(1).or_else(|| captures.get(0))?;
+                if let Some(length) = self.valid_length(whole.as_str()) {
+                    at = whole.start() + length;
+                    return Some(whole.start()..at);
+                }
+                // The next one may begin within it, as a card after the number of an order.
+                let first = whole.as_str().chars().next()?;
+                at = whole.start() + first.len_utf8();
+            }
+            None
         })
+    }
+
+    /// How much of a match is valid from its beginning: all, or a number that ends before a word.
+    fn valid_length(&self, text: &str) -> Option<usize> {
+        if self.detection != Detection::Number {
+            return (self.is_valid)(text).then_some(text.len());
+        }
+        let is_end = |end: &usize| {
+            text.get(*end..).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+        };
+        (1..=text.len()).rev().filter(is_end).find(|end| (self.is_valid)(&text[..*end]))
     }
 }
 
-/// Whether a value after "password:" looks like one: it has a digit or a sign beside letters.
+/// Whether a token has a digit: names of packages have none.
+fn has_digit(token: &str) -> bool {
+    token.contains(|char: char| char.is_ascii_digit())
+}
+
+/// Whether what stands before the `@` of an address is a password, and not a port with a path.
+fn is_no_port(text: &str) -> bool {
+    !text.trim_start_matches(|char: char| char.is_ascii_digit()).starts_with('/')
+}
+
+/// Whether a value after "password:" looks like one: it has digits beside letters, or a sign that words and code
+/// have not.
 pub(super) fn is_random(value: &str) -> bool {
-    let is_letter = |char: char| char.is_alphabetic();
-    value.chars().any(is_letter) && !value.chars().all(|char| is_letter(char) || char == '.')
-        || value.chars().all(|char| char.is_ascii_digit())
+    const OF_CODE: [char; 9] = ['(', ')', '$', '<', '>', '{', '}', '[', ']'];
+    let has_letter = value.contains(char::is_alphabetic);
+    let has_sign =
+        value.trim_end_matches(['!', '?', '.']).contains(['!', '@', '#', '%', '^', '&', '*', '?']);
+    let is_code = value.contains(OF_CODE) || value.contains("::") || value.contains("removed");
+    let is_number = value.chars().all(|char| char.is_ascii_digit());
+    !is_code && (is_number || has_letter && (has_digit(value) || has_sign))
 }
 
 /// Whether a token has what random ones have: both cases, and digits.
@@ -173,13 +211,13 @@ fn is_mixed(token: &str) -> bool {
     has(char::is_ascii_lowercase) && has(char::is_ascii_uppercase) && has(char::is_ascii_digit)
 }
 
-/// Whether what looks like an address of e-mail is none of a picture: `logo@2x.png`.
+/// Whether what looks like an address of e-mail is none of a picture, `logo@2x.png`, nor of a repository.
 fn is_address(text: &str) -> bool {
     let (_, ending) = text.rsplit_once('.').unwrap_or_default();
-    !["png", "jpg", "jpeg", "gif", "svg", "webp"].contains(&ending)
+    !["png", "jpg", "jpeg", "gif", "svg", "webp"].contains(&ending) && !text.starts_with("git@")
 }
 
-/// Luhn's check of card numbers of 13 to 19 digits.
+/// Luhn's check of a card number with the first digits and the length of an issuer.
 fn is_card(number: &str) -> bool {
     let digits: Vec<_> = number.chars().filter_map(|char| char.to_digit(10)).collect();
     let doubled = |(at, digit): (usize, &u32)| match at % 2 {
@@ -188,12 +226,19 @@ fn is_card(number: &str) -> bool {
     };
     let sum: u32 = digits.iter().rev().enumerate().map(doubled).sum();
     let is_varied = digits.iter().any(|digit| *digit != digits[0]);
-    (13..=19).contains(&digits.len()) && is_varied && sum.is_multiple_of(10)
+    let lengths: &[usize] = match digits[..] {
+        [4, ..] => &[13, 16, 19],
+        [3, 4 | 7, ..] => &[15],
+        [3, ..] => &[14, 16, 17, 18, 19],
+        [2 | 5 | 6, ..] => &[16, 17, 18, 19],
+        _ => &[],
+    };
+    lengths.contains(&digits.len()) && is_varied && sum.is_multiple_of(10)
 }
 
 /// The check of account numbers by ISO 13616: the number modulo 97 is 1.
 fn is_iban(number: &str) -> bool {
-    let compact: Vec<_> = number.chars().filter(|char| *char != ' ').collect();
+    let compact: Vec<_> = number.chars().filter(|char| char.is_alphanumeric()).collect();
     if !(15..=34).contains(&compact.len()) {
         return false;
     }
