@@ -10,6 +10,8 @@ use model::trigger::TriggerAction;
 use model::vector::Vector;
 use serde::{Deserialize, Serialize};
 
+use crate::etag::Etag;
+
 /// Changes to a memory; `None` leaves a field as it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryPatch {
@@ -39,6 +41,10 @@ pub struct MemoryPatch {
     pub times: TimesPatch,
     /// What the guard has found in the new texts.
     pub guard: GuardMark,
+    /// The namespace by whose rules its texts were examined; `None` if it sets none.
+    pub examined_in: Option<String>,
+    /// The tag of the memory whose texts were examined, since it moves. Its past texts were not: they go.
+    pub moved: Option<Etag>,
     /// An admin has reviewed it: it leaves the quarantine, and is flagged no more.
     pub is_reviewed: bool,
 }

@@ -97,7 +97,8 @@ impl Graph {
         new.retain(|new| seen.insert(new.id));
         let mut created = BTreeSet::new();
         for _ in 0..ATTEMPTS_MAX {
-            let present = self.existing(new.iter().map(|new| new.id).collect()).await?;
+            let ids = new.iter().map(|new| new.id).collect();
+            let present = self.call.session.taken(ids).await?;
             new.retain(|new| !present.contains(&new.id));
             while !new.is_empty() {
                 let part: Vec<_> = new[..fitting(&new, storage::NewMemory::text_bytes)].to_vec();
@@ -115,6 +116,18 @@ impl Graph {
             }
         }
         Err(ApiError::unavailable("busy", "other writers create the same at the same time"))
+    }
+
+    /// Statements as the guard leaves them: their ids are those of what is stored.
+    fn examined(&self, texts: Vec<FullLabel>) -> ApiResult<Vec<String>> {
+        let session = &self.call.session;
+        texts.iter().map(|text| session.examined(&self.namespace, &text.0)).collect()
+    }
+
+    /// Rejects names that the guard would redact: they would be those of others.
+    fn check_names<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> ApiResult<()> {
+        let session = &self.call.session;
+        names.into_iter().try_for_each(|name| session.check_name(&self.namespace, name))
     }
 
     /// The ids of these that exist, after all acknowledged writes.
@@ -226,6 +239,7 @@ pub(super) async fn create_entities(call: Call, new: CreateEntities) -> ApiResul
     let (mut heads, mut rest) = (Vec::new(), Vec::new());
     for (order, entity) in new.entities.0.iter().enumerate() {
         let NewEntity { name, entity_type, .. } = entity;
+        graph.check_names([name.0.as_str(), &entity_type.0])?;
         let part = GraphMemory::entity(&graph.namespace, &name.0, &entity_type.0, order);
         heads.push(graph.memory(part)?);
     }
@@ -237,7 +251,7 @@ pub(super) async fn create_entities(call: Call, new: CreateEntities) -> ApiResul
             continue;
         }
         let NewEntity { name: NonBlank(name), entity_type, observations } = entity;
-        let observations: Vec<_> = observations.0.into_iter().map(|text| text.0).collect();
+        let observations = graph.examined(observations.0)?;
         for (order, text) in observations.iter().enumerate() {
             rest.push(graph.observation(&name, text, order)?);
         }
@@ -273,6 +287,7 @@ pub(super) async fn create_relations(call: Call, new: RelationList) -> ApiResult
     let mut memories = Vec::new();
     for (order, relation) in new.iter().enumerate() {
         let RelationArgument { from, to, relation_type } = relation;
+        graph.check_names([relation_type.0.as_str()])?;
         let part = GraphMemory::relation(&graph.namespace, &from.0, &to.0, &relation_type.0, order);
         memories.push(graph.memory(part)?);
     }
@@ -298,18 +313,19 @@ pub(super) async fn add_observations(
     let missing = graph.missing(new.iter().map(|it| it.entity_name.0.clone()).collect()).await?;
     new.retain(|it| !missing.contains(&it.entity_name.0));
     check_some(&new, &missing)?;
-    let mut memories = Vec::new();
-    for NewObservations { entity_name, contents } in &new {
-        for (order, text) in contents.0.iter().enumerate() {
-            memories.push(graph.observation(&entity_name.0, &text.0, order)?);
+    let (mut memories, mut added) = (Vec::new(), Vec::new());
+    for NewObservations { entity_name: NonBlank(entity_name), contents } in new {
+        let texts = graph.examined(contents.0)?;
+        for (order, text) in texts.iter().enumerate() {
+            memories.push(graph.observation(&entity_name, text, order)?);
         }
+        added.push((entity_name, texts));
     }
     let mut created = graph.create(memories).await?;
     let mut results = Vec::new();
-    for NewObservations { entity_name: NonBlank(entity_name), contents } in new {
-        let texts = contents.0.into_iter().map(|text| text.0);
+    for (entity_name, texts) in added {
         let is_new = |text: &String| created.remove(&graph.id(OBSERVATION, &[&entity_name, text]));
-        let added_observations = texts.filter(is_new).collect();
+        let added_observations = texts.into_iter().filter(is_new).collect();
         results.push(AddedObservations { entity_name, added_observations });
     }
     Ok(ObservationResults { results, missing_entities: missing.into_iter().collect() })

@@ -217,6 +217,8 @@ impl MemoryChanges {
             is_flagged: self.flagged_for_review,
             is_reviewed: self.reviewed.unwrap_or(false),
             guard: GuardMark::default(),
+            examined_in: None,
+            moved: None,
             min_heat: self.min_heat.map(|heat| heat.0 as f32),
             current_heat: self.current_heat.or(self.heat).map(|heat| heat.0 as f32),
             details: DetailsPatch {

@@ -3,7 +3,9 @@
 use serde::Deserialize;
 use storage::Etag;
 use storage::command::UpdateGuard;
-use storage::model::guard::{self, GUARD_PATTERNS_MAX, GUARD_RULES_MAX};
+use storage::model::guard::{
+    self, GUARD_PATTERNS_MAX, GUARD_PATTERNS_OF_TENANT_MAX, GUARD_RULES_MAX,
+};
 use utoipa::ToSchema;
 
 use crate::error::{ApiError, ApiResult};
@@ -55,6 +57,15 @@ pub(crate) struct GuardRules {
 
 impl GuardRules {
     fn into_rules(self) -> ApiResult<Vec<guard::GuardRule>> {
+        let patterns = |JsonObject(rule): &JsonObject<GuardRule>| {
+            rule.patterns.as_ref().map_or(0, |patterns| patterns.0.len())
+        };
+        // They are compiled to be checked.
+        if self.rules.0.iter().map(patterns).sum::<usize>() > GUARD_PATTERNS_OF_TENANT_MAX {
+            let message =
+                format!("must have at most {GUARD_PATTERNS_OF_TENANT_MAX} patterns together");
+            return Err(ApiError::invalid("rules", message));
+        }
         let rules = self.rules.0.into_iter().enumerate();
         rules
             .map(|(at, JsonObject(rule))| {
@@ -178,7 +189,7 @@ pub(crate) async fn set_guard(
     Admin(session): Admin,
     ValidJson(request): ValidJson<GuardRules>,
 ) -> ApiResponse<GuardView> {
-    let rules = request.into_rules()?;
+    let rules = tokio::task::block_in_place(|| request.into_rules())?;
     let done = session.submit(UpdateGuard(rules.clone())).await?;
     Ok(Success::ok(done.freshness, rules.into()))
 }

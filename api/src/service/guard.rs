@@ -1,20 +1,21 @@
 //! The guard at the door: new texts are examined before anything else sees them: before they are embedded, and
 //! before they are in a command. The command has the version of the rules. The leader rejects another one.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use storage::command::RecordActivity;
-use storage::model::details::{Details, MetadataEntry};
+use storage::model::details::{Details, MEMORY_TAG_BYTES_MAX, METADATA_BYTES_MAX, MetadataEntry};
 use storage::model::duplicate::same_words;
 use storage::model::guard::{Guard, GuardMark, GuardRule};
 use storage::model::id::MemoryId;
 use storage::model::journal::AgentActivity;
-use storage::model::memory::Memory;
+use storage::model::memory::{KEY_POINT_BYTES_MAX, LABEL_BYTES_MAX, Memory};
 use storage::model::tombstone::ValueHash;
 use storage::model::vector::Vector;
-use storage::{ImportedMemory, MemoryPatch, NewMemory};
+use storage::{Etag, ImportedMemory, MemoryPatch, NewMemory};
 
 use crate::error::{ApiError, ApiResult, ErrorKind};
 use crate::guard::{CompiledGuard, Detections, Detector};
@@ -40,10 +41,13 @@ fn examine_text(detector: &Detector, text: &mut String, detections: &mut Detecti
     differs
 }
 
-fn examine_tags(detector: &Detector, tags: &mut [String], detections: &mut Detections) {
-    for tag in tags {
+/// Examines tags or key points. Those that are equal afterwards are one.
+fn examine_tags(detector: &Detector, tags: &mut Vec<String>, detections: &mut Detections) {
+    for tag in &mut *tags {
         examine_text(detector, tag, detections);
     }
+    let mut seen = HashSet::new();
+    tags.retain(|tag| seen.insert(tag.clone()));
 }
 
 /// Examines names and texts of metadata. A value that is no text is examined as JSON shows it.
@@ -73,7 +77,7 @@ fn examine_value(detector: &Detector, name: &str, value: &mut Value, detections:
         }
         Value::Number(number) => {
             let text = number.to_string();
-            let clean = detector.examine(&text, detections);
+            let clean = detector.examine_named(name, &text, detections);
             if *clean != text {
                 *value = clean.into_owned().into();
             }
@@ -93,11 +97,30 @@ fn examine_details(
     }
 }
 
-/// An id of a client is a name: it cannot be redacted.
-fn examine_id(detector: &Detector, id: Option<&str>, detections: &mut Detections) {
-    let mut clean = id.unwrap_or_default().to_owned();
-    if examine_text(detector, &mut clean, detections) {
-        detections.blocked.get_or_insert_with(|| "secret in its external_id".to_owned());
+/// A name, such as an id of a client, cannot be redacted: where that is the rule, it is blocked.
+fn examine_name(detector: &Detector, name: &str, what: &str, detections: &mut Detections) {
+    if *detector.examine(name, detections) != *name {
+        detections.blocked.get_or_insert_with(|| format!("what is to be removed from {what}"));
+    }
+}
+
+/// What is left of texts may be longer than they were: each removed part becomes its name.
+fn check_sizes(label: &str, key_points: &[String], details: Option<&Details>) -> ApiResult<()> {
+    let (tags, metadata) =
+        details.map_or((&[][..], &[][..]), |details| (&details.tags[..], &details.metadata[..]));
+    let is_long = |texts: &[String], max: usize| texts.iter().any(|text| text.len() > max);
+    let bytes: usize = metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let names: HashSet<_> = metadata.iter().map(|(name, _)| name).collect();
+    let fits = label.len() <= LABEL_BYTES_MAX
+        && !is_long(key_points, KEY_POINT_BYTES_MAX)
+        && !is_long(tags, MEMORY_TAG_BYTES_MAX)
+        && bytes <= METADATA_BYTES_MAX
+        && names.len() == metadata.len();
+    match fits {
+        true => Ok(()),
+        false => {
+            Err(guarded("without what the guard removes, texts are too long, or names are equal"))
+        }
     }
 }
 
@@ -115,12 +138,14 @@ impl Session {
         examine_text(detector, &mut new.label, &mut detections);
         examine_tags(detector, &mut new.key_points, &mut detections);
         examine_details(detector, new.details.as_mut(), &mut detections);
-        examine_id(detector, new.external_id.as_deref(), &mut detections);
+        examine_name(detector, &new.namespace, "its namespace", &mut detections);
+        let external_id = new.external_id.as_deref().unwrap_or_default();
+        examine_name(detector, external_id, "its external_id", &mut detections);
         for name in [&mut new.origin.client, &mut new.origin.tool].into_iter().flatten() {
             examine_text(detector, name, &mut detections);
         }
         new.guard = accepted(detections)?;
-        Ok(())
+        check_sizes(&new.label, &new.key_points, new.details.as_deref())
     }
 
     /// Examines all texts of a memory that is imported. A vector of a text that differs is dropped.
@@ -136,7 +161,9 @@ impl Session {
         }
         examine_tags(detector, &mut memory.key_points, &mut detections);
         examine_details(detector, memory.details.as_mut(), &mut detections);
-        examine_id(detector, memory.external_id.as_deref(), &mut detections);
+        examine_name(detector, &memory.namespace, "its namespace", &mut detections);
+        let external_id = memory.external_id.as_deref().unwrap_or_default();
+        examine_name(detector, external_id, "its external_id", &mut detections);
         let mark = accepted(detections)?;
         // An admin who has reviewed it elsewhere decides here too.
         let mark = if memory.guard.is_reviewed() { mark.reviewed() } else { mark };
@@ -145,62 +172,116 @@ impl Session {
         if memory.guard.is_quarantined() {
             memory.archived_at = memory.archived_at.or(Some(memory.updated_at));
         }
-        Ok(())
+        check_sizes(&memory.label, &memory.key_points, memory.details.as_deref())
     }
 
-    /// Examines the new texts of a patch, and all texts of a memory that it moves. `present` is the memory;
-    /// without it, all rules apply, the strictest first.
+    /// Examines the new texts of a patch of a memory, and all its texts if the patch moves it.
     pub(super) fn examine_patch(
         guard: &CompiledGuard,
         patch: &mut MemoryPatch,
-        present: Option<&Memory>,
+        present: &Memory,
     ) -> ApiResult<()> {
+        patch.examined_in = Some(present.namespace.clone());
         let mut detections = Detections::default();
-        let namespace = patch.namespace.as_ref().or(present.map(|present| &present.namespace));
-        let detectors: Vec<_> = match namespace {
-            Some(namespace) => vec![guard.detector(namespace)],
-            None => guard.detectors().collect(),
-        };
-        if let Some(present) = present.filter(|present| namespace != Some(&present.namespace)) {
-            let detector = detectors[0];
-            let mut moved = present.clone();
-            let label =
-                patch.label.is_none() && examine_text(detector, &mut moved.label, &mut detections);
-            if label {
-                patch.label = Some((moved.label, Vector::default()));
-            }
-            examine_details(detector, moved.details.as_mut(), &mut detections);
-            if moved.details != present.details
-                && let Some(Details { tags, metadata }) = moved.details.map(|details| *details)
-            {
-                patch.details.tags.get_or_insert(tags);
-                patch.details.metadata.get_or_insert(metadata);
-            }
-            examine_tags(detector, &mut moved.key_points, &mut detections);
-            if moved.key_points != present.key_points {
-                detections.blocked.get_or_insert_with(|| "secret in its key points".to_owned());
-            }
+        let namespace = patch.namespace.clone().unwrap_or_else(|| present.namespace.clone());
+        let detector = guard.detector(&namespace);
+        if namespace != present.namespace {
+            patch.moved = Some(Etag::of(present));
+            examine_name(detector, &namespace, "its namespace", &mut detections);
+            Self::add_moved(detector, patch, present, &mut detections);
         }
-        for detector in detectors {
-            if let Some((label, _)) = &mut patch.label {
-                examine_text(detector, label, &mut detections);
-            }
-            let details = &mut patch.details;
-            examine_tags(
-                detector,
-                details.tags.as_deref_mut().unwrap_or_default(),
-                &mut detections,
-            );
-            examine_tags(detector, &mut details.add_tags, &mut detections);
-            let metadata = details.metadata.as_deref_mut().unwrap_or_default();
+        // Programs send the whole memory when they change a part of it: what it says already is no new text.
+        let is_known = patch.moved.is_none()
+            && patch.label.as_ref().is_none_or(|(label, _)| *label == present.label)
+            && patch.details.metadata.as_ref().is_none_or(|metadata| {
+                present.details.as_ref().is_some_and(|known| known.metadata == *metadata)
+            });
+        if is_known && !patch.details.changes_tags() {
+            return Ok(());
+        }
+        Self::examine_texts_by(detector, patch, detections)?;
+        let after = patch.details.applied_to(present.details.as_deref());
+        check_sizes("", &[], after.as_deref())
+    }
+
+    /// Examines the new texts of a patch of memories of a namespace; of any, if that has no rule.
+    pub(super) fn examine_texts(
+        guard: &CompiledGuard,
+        patch: &mut MemoryPatch,
+        namespace: Option<&str>,
+    ) -> ApiResult<()> {
+        patch.examined_in = namespace.map(str::to_owned);
+        let detector = guard.detector(namespace.unwrap_or_default());
+        Self::examine_texts_by(detector, patch, Detections::default())
+    }
+
+    fn examine_texts_by(
+        detector: &Detector,
+        patch: &mut MemoryPatch,
+        mut detections: Detections,
+    ) -> ApiResult<()> {
+        if let Some((label, _)) = &mut patch.label {
+            examine_text(detector, label, &mut detections);
+        }
+        let details = &mut patch.details;
+        if let Some(tags) = &mut details.tags {
+            examine_tags(detector, tags, &mut detections);
+        }
+        examine_tags(detector, &mut details.add_tags, &mut detections);
+        if let Some(metadata) = &mut details.metadata {
             examine_metadata(detector, metadata, &mut detections);
         }
         patch.guard = accepted(detections)?;
-        if patch.guard.is_quarantined() {
-            let message = "the guard quarantines such a text: a change cannot wait there";
-            return Err(guarded(message));
+        if patch.is_reviewed {
+            // An admin reviews the text that it becomes.
+            patch.guard = patch.guard.reviewed();
+        } else if patch.guard.is_quarantined() {
+            return Err(guarded("the guard quarantines such a text: a change cannot wait there"));
         }
-        Ok(())
+        let label = patch.label.as_ref().map_or("", |(label, _)| label);
+        check_sizes(label, &details.add_tags, None)
+    }
+
+    /// Adds to a patch what is left of the texts of a memory that it moves.
+    fn add_moved(
+        detector: &Detector,
+        patch: &mut MemoryPatch,
+        present: &Memory,
+        detections: &mut Detections,
+    ) {
+        let mut moved = present.clone();
+        if patch.label.is_none() && examine_text(detector, &mut moved.label, detections) {
+            patch.label = Some((moved.label, Vector::default()));
+        }
+        examine_details(detector, moved.details.as_mut(), detections);
+        if moved.details != present.details
+            && let Some(Details { tags, metadata }) = moved.details.map(|details| *details)
+        {
+            patch.details.tags.get_or_insert(tags);
+            patch.details.metadata.get_or_insert(metadata);
+        }
+        for key_point in &present.key_points {
+            examine_name(detector, key_point, "its key points", detections);
+        }
+        let external_id = present.external_id.as_deref().unwrap_or_default();
+        examine_name(detector, external_id, "its external_id", detections);
+    }
+
+    /// What the guard leaves of a text that is to be stored in a namespace.
+    pub(crate) fn examined(&self, namespace: &str, text: &str) -> ApiResult<String> {
+        let (guard, mut detections) = (self.guard(), Detections::default());
+        let examine = || guard.detector(namespace).examine(text, &mut detections).into_owned();
+        let clean = tokio::task::block_in_place(examine);
+        accepted(detections)?;
+        Ok(clean)
+    }
+
+    /// The same, of a name that must stay as it is.
+    pub(crate) fn check_name(&self, namespace: &str, name: &str) -> ApiResult<()> {
+        match self.examined(namespace, name)? == name {
+            true => Ok(()),
+            false => Err(guarded("the guard of this namespace redacts the name: use another one")),
+        }
     }
 
     /// What rules would do with a text: these, or those of the tenant.
@@ -226,6 +307,9 @@ impl Session {
     ) -> ApiResult<WriteResult<()>> {
         let (guard, mut detections) = (self.guard(), Detections::default());
         for detector in guard.detectors() {
+            examine_name(detector, &activity.action, "its action", &mut detections);
+            let target_id = activity.target_id.as_deref().unwrap_or_default();
+            examine_name(detector, target_id, "its target_id", &mut detections);
             if let Some(label) = &mut activity.target_label {
                 examine_text(detector, label, &mut detections);
             }

@@ -1,7 +1,7 @@
 //! Memories: creation, changes, reads by id, search and hot context. A search counts recalls. Also their
 //! neighbours, the graph view, and the check of edges.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::command::{CreateMemories, DeleteMemory, UpdateMemory};
@@ -62,14 +62,20 @@ impl Session {
     ) -> ApiResult<WriteResult<TouchedMemories>> {
         let guard = self.guard();
         if patch.label.is_some() || patch.namespace.is_some() || !patch.details.is_empty() {
-            let present = self.read(move |reader, caller| {
+            let find = move |reader: &Reader, caller: &Caller| {
                 let found = reader.with_vector(caller.tenant, id)?;
                 // What is closed to the caller must not show in the time of a rejection.
                 Ok(found.filter(|(memory, _)| caller.access.allows(&memory.namespace)))
-            });
-            let present = present.await?;
-            let memory = present.as_ref().map(|(memory, _)| memory);
-            tokio::task::block_in_place(|| Self::examine_patch(&guard, &mut patch, memory))?;
+            };
+            let present = self.find(find).await?.map(|(found, _)| found);
+            match &present {
+                Some((memory, _)) => {
+                    let examine = || Self::examine_patch(&guard, &mut patch, memory);
+                    tokio::task::block_in_place(examine)?;
+                }
+                // If it is created meanwhile, nothing has examined the patch for it.
+                None => patch.examined_in = Some(String::new()),
+            }
             if let Some((label, vector)) = &mut patch.label {
                 match present {
                     // Programs send the whole memory when they change a part of it.
@@ -153,6 +159,21 @@ impl Session {
         self.service.await_linearizable().await?;
         let reads = ids.into_iter().map(|id| self.memory(id));
         stream::iter(reads).buffered(1).try_collect().await
+    }
+
+    /// Which of these ids are taken, after all acknowledged writes: also by what waits in quarantine.
+    pub(crate) async fn taken(&self, ids: Vec<MemoryId>) -> ApiResult<BTreeSet<MemoryId>> {
+        self.service.await_linearizable().await?;
+        let read = move |reader: &Reader, caller: &Caller| {
+            let mut taken = BTreeSet::new();
+            for id in ids {
+                if reader.memory(caller.tenant, id)?.is_some() {
+                    taken.insert(id);
+                }
+            }
+            Ok(taken)
+        };
+        self.read(read).await
     }
 
     /// Reads memories after all acknowledged writes: those that exist, and are open to the caller.

@@ -153,6 +153,12 @@ impl GuardMark {
         Self(self.0 & DETECTIONS | REVIEWED)
     }
 
+    /// The mark once another text came in.
+    #[must_use]
+    pub fn unreviewed(self) -> Self {
+        Self(self.0 & !REVIEWED)
+    }
+
     pub fn detections(self) -> impl Iterator<Item = Detection> {
         Detection::ALL.into_iter().filter(move |detection| self.0 & 1 << *detection as u8 != 0)
     }

@@ -33,7 +33,8 @@ pub(super) fn commit_update(
         context.anchor(present, Anchor { heat, ..present.anchor })?;
     }
     context.append(id, &memory, EventKind::Updated(update.fields));
-    if memory.label != present.memory.label {
+    // What waited in quarantine is shown to no agent as a past text.
+    if memory.label != present.memory.label && !present.memory.guard.is_quarantined() {
         let author = context.actor.map(|key| context.editor(key)).transpose()?.flatten();
         let mut versions = context.versions(id)?;
         let before = &present.memory;

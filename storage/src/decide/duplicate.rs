@@ -41,8 +41,17 @@ pub(super) fn find(context: &mut Context<'_>, new: &NewMemory) -> Result<Option<
 fn repeats(present: &Memory, new: &NewMemory) -> bool {
     present.namespace == new.namespace
         && present.superseded_by.is_none()
-        && present.guard.is_quarantined() == new.guard.is_quarantined()
+        && is_together(present, new)
         && has_same_words(&present.label, &new.label)
+}
+
+/// Whether both are in quarantine, and of one key, or none is. A reviewed memory is none that waits.
+fn is_together(present: &Memory, new: &NewMemory) -> bool {
+    match (present.guard.is_quarantined(), new.guard.is_quarantined()) {
+        (true, true) => present.origin.key == new.origin.key,
+        (false, true) => present.guard.is_reviewed() && present.label == new.label,
+        (waits, _) => !waits,
+    }
 }
 
 /// The memory that a new one echoes: it says the same, and a search returned it a moment ago. If that

@@ -62,8 +62,10 @@ fn fire_once(draft: &mut Draft, event: &MemoryEvent) -> Result<u64> {
         skip(draft, event, waiting.len());
         return Ok(0);
     }
-    // A memory that the same command deleted fires nothing.
-    let Some(present) = draft.present(event.tenant, event.id)? else { return Ok(0) };
+    // A memory that the same command deleted fires nothing, nor does one that waits in quarantine.
+    let present = draft.present(event.tenant, event.id)?;
+    let present = present.filter(|present| !present.memory.guard.is_quarantined());
+    let Some(present) = present else { return Ok(0) };
     let mut subject = Subject::new(present);
     let mut fired = 0;
     draft.command.fired.values_mut().for_each(|fired| fired.of_event = 0);

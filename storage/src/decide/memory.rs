@@ -13,6 +13,7 @@ use model::times::{Times, TimesPatch};
 use model::tombstone::ValueHash;
 use model::trigger::TriggerEvent;
 use model::vector::Vector;
+use model::versions::Versions;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
@@ -92,6 +93,10 @@ impl UpdateMemories {
 
 fn update(context: &mut Context<'_>, id: MemoryId, patch: &MemoryPatch) -> Decided<MemoryRecord> {
     let present = context.existing(id)?;
+    // The texts were examined for the namespace and the texts that the memory then had.
+    let is_elsewhere = patch.examined_in.as_ref().is_some_and(|it| *it != present.memory.namespace);
+    let differs = patch.moved.is_some_and(|tag| tag != Etag::of(&present.memory));
+    reject_if(is_elsewhere || differs, Rejection::GuardChanged)?;
     let clears = patch.is_flagged == Some(false) && present.memory.guard.is_flagged();
     let reviews = patch.is_reviewed || clears;
     reject_if(reviews && !context.is_admin()?, Rejection::NotReviewer)?;
@@ -101,14 +106,23 @@ fn update(context: &mut Context<'_>, id: MemoryId, patch: &MemoryPatch) -> Decid
     if let Some((_, vector)) = &patch.label {
         models::check_vector(context.draft, vector)?;
     }
-    let memory = patched(&present.memory, patch, reviews, context.now());
+    let mut memory = patched(&present.memory, patch, reviews, context.now());
+    let has_new_text =
+        memory.label != present.memory.label || memory.details != present.memory.details;
+    if has_new_text && !context.is_admin()? {
+        memory.guard = memory.guard.unreviewed();
+    }
     let change = MemoryChange {
         memory,
         heat: patch.current_heat,
         vector: patch.label.as_ref().map(|(_, vector)| vector),
         similar: &patch.similar,
     };
-    commit(context, present, change)
+    let record = commit(context, present, change)?;
+    if patch.moved.is_some() && context.versions(id)? != Versions::default() {
+        context.push(Change::VersionsPut(context.tenant, id, Versions::default()));
+    }
+    Ok(record)
 }
 
 /// What a memory becomes.
@@ -129,6 +143,11 @@ pub(super) fn replace(
     new: &NewMemory,
 ) -> Decided<MemoryRecord> {
     let before = &present.memory;
+    // Nothing is left of the text that waits. A flag stays until an admin clears it.
+    let guard = match before.guard.is_quarantined() {
+        true => new.guard,
+        false => before.guard.and(new.guard),
+    };
     let memory = Memory {
         label: new.label.clone(),
         memory_type: new.memory_type,
@@ -139,8 +158,8 @@ pub(super) fn replace(
             *times = Times { superseded_at, ..new.times.kept_from(context.now()) };
         }),
         echo_of: before.echo_of.filter(|_| new.label == before.label),
-        is_flagged: new.guard.is_flagged() || (before.is_flagged && !before.guard.is_flagged()),
-        guard: new.guard,
+        is_flagged: guard.is_flagged() || (before.is_flagged && !before.guard.is_flagged()),
+        guard,
         archived_at: None,
         ..before.clone()
     };
@@ -289,7 +308,9 @@ pub(super) fn delete(
     if let Some(value) = rejects {
         tombstone::leave(context, &present.memory, value)?;
     }
-    let label = present.memory.label.chars().take(DELETED_LABEL_CHARS).collect();
+    // The journal shows it to agents.
+    let shown = if present.memory.guard.is_quarantined() { 0 } else { DELETED_LABEL_CHARS };
+    let label = present.memory.label.chars().take(shown).collect();
     remove(context, &present, label)
 }
 

@@ -85,6 +85,11 @@ pub trait TenantRule: Sized {
     fn tag(&self, _context: &mut Context<'_>) -> Result<Option<Etag>> {
         Ok(None)
     }
+
+    /// Whether a request may require that its resource does not exist.
+    fn may_require_absence(&self) -> bool {
+        false
+    }
 }
 
 /// A command of the cluster. Only [`decide`](super::decide) calls its rule.

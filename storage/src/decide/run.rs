@@ -12,6 +12,7 @@ use crate::decide::draft::Draft;
 use crate::decide::fire::fire;
 use crate::decide::rule::{Class, ClusterRule, Priority, TenantRule};
 use crate::error::Result;
+use crate::etag::Precondition;
 use crate::reply::{Rejection, Reply, ReplyValue};
 use crate::table::view::View;
 
@@ -19,7 +20,8 @@ use crate::table::view::View;
 pub(crate) fn run_for_tenant<R: TenantRule>(rule: &R, context: &mut Context<'_>) -> Decided<Reply> {
     if let Some(condition) = context.draft.command.condition.take() {
         let tag = rule.tag(context)?;
-        reject_if(!condition.holds(tag), Rejection::ConditionFailed)?;
+        let is_open = condition != Precondition::Absent || rule.may_require_absence();
+        reject_if(!is_open || !condition.holds(tag), Rejection::ConditionFailed)?;
     }
     if let Some(examined) = context.draft.command.guard {
         let row = context.draft.tenant(context.tenant)?;
