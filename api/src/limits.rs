@@ -15,6 +15,9 @@ pub(crate) const EXTRACTIONS_MAX: usize = 256;
 pub(crate) const EXTRACTIONS_AT_ONCE: usize = 4;
 /// For how long a turn waits for the extractor.
 pub(crate) const EXTRACTION_WAIT: Duration = Duration::from_secs(600);
+/// Turns whose prompts a node keeps for the extractor, and the longest of them.
+pub(crate) const OPEN_TURNS_MAX: u64 = 4_096;
+pub(crate) const TURN_TIME_MAX: Duration = Duration::from_secs(3_600);
 /// Facts of a turn, the longest one in bytes, and known facts that the extractor reads with it.
 pub(crate) const EXTRACTED_MAX: usize = 10;
 pub(crate) const EXTRACTED_BYTES_MAX: usize = 1 << 10;

@@ -311,6 +311,8 @@ async fn extractor_makes_facts_of_turns() {
     let cluster = options().nodes(3).env("HEARTH__EXTRACTOR__URL", &url).start();
     let [leader, rest] = cluster.leader_first().await;
     let old = leader.store(&labelled("the port of the deploy is 8080")).await;
+    let rules = json!({"rules": [{"emails": "block"}]});
+    leader.send(Method::PUT, "/settings/guard", &rules).await.ok();
     converged(&cluster).await;
     let prompt = "please remember that the port of the deploy is 9090";
     turn(rest, "s1", prompt, "I keep it; the key AKIAIOSFODNN7EXAMPLE stays out.").await;
@@ -326,6 +328,12 @@ async fn extractor_makes_facts_of_turns() {
     assert_eq!(rest.get(&format!("/agent/nodes/{old}")).await["superseded_by"], facts[0]["id"]);
     let sent: Vec<_> = endpoints.inputs.lock().unwrap().keys().cloned().collect();
     assert!(sent.iter().all(|text| !text.contains("AKIA")), "no secret leaves: {sent:?}");
+    // What the guard blocks goes to no endpoint, and a reply to a prompt that was not captured has no other prompt.
+    turn(rest, "s1", "write to ann@example.com of the plan", "I write to ann@example.com today.")
+        .await;
+    turn(rest, "s1", "please remember that bob has the keys", "ann@example.com has others.").await;
+    let kept = |text: &String| text.contains("ann@") || text.contains("bob has");
+    assert!(!endpoints.inputs.lock().unwrap().keys().any(kept));
     // What a client has rejected stays away, also as a fact.
     let path = format!("/agent/nodes/{}?reject=true", id(&facts[0]));
     leader.send(Method::DELETE, &path, &json!({})).await.ok();
@@ -339,6 +347,6 @@ async fn extractor_makes_facts_of_turns() {
     let failed = async || leader.metric("hearth_extractor_failed_total").await;
     eventually("the turn is counted", failed, |turns| *turns == 1.0).await;
     let captured = leader.get("/agent/nodes?namespace=default/captured/shop&tags=user").await;
-    assert_eq!(captured["total"], 3);
+    assert_eq!(captured["total"], 4);
     assert_eq!(rest.get("/agent/nodes?namespace=default&tags=extracted").await["total"], 0);
 }

@@ -3,6 +3,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use storage::model::memory::MemoryRecord;
 use utoipa::IntoParams;
 
 use crate::prelude::*;
@@ -84,9 +85,9 @@ async fn capture(
     input: &HookInput,
     role: &'static str,
     text: &str,
-) -> ApiResult<()> {
+) -> ApiResult<Option<MemoryRecord>> {
     if query.capture == Some(false) {
-        return Ok(());
+        return Ok(None);
     }
     let session_id = input.session_id.as_ref().map(|id| id.0.clone());
     session.capture(project, Turn { role, text, session: session_id }).await
@@ -124,7 +125,10 @@ pub(crate) async fn submit_prompt(
     let project = input.project(&session, &home);
     let room = query.token_budget.get();
     let found = session.recall(&project, &prompt.0, zone.time_zone(), room).await?;
-    capture(&session, &query, &project, &input, "user", &prompt.0).await?;
+    let captured = capture(&session, &query, &project, &input, "user", &prompt.0).await?;
+    if let Some(id) = &input.session_id {
+        session.remember_prompt(&id.0, captured);
+    }
     Ok(Success::ok(freshness, HookOutput::new("UserPromptSubmit", text_of(found))))
 }
 

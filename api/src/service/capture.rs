@@ -11,12 +11,12 @@ use storage::model::details::{Details, MetadataEntry};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::guard::{GuardAction, GuardMark, GuardRule};
 use storage::model::id::MemoryId;
-use storage::model::memory::{DecayClass, MemoryType, Origin};
+use storage::model::memory::{DecayClass, MemoryRecord, MemoryType, Origin};
 use storage::model::tenant::Role;
 use storage::model::times::Times;
 use storage::model::vector::Vector;
 use storage::text::tokenizer::words;
-use storage::{Condition, Filter, NewMemory};
+use storage::{Condition, Filter, NewMemory, Touched};
 use uuid::Uuid;
 
 use crate::error::ApiResult;
@@ -141,15 +141,24 @@ impl Session {
     }
 
     /// Stores a turn without its secrets, unless the caller may not, or the text says nothing. The namespace
-    /// may be closed to the key: then nothing is captured.
-    pub(crate) async fn capture(&self, project: &Project, turn: Turn<'_>) -> ApiResult<()> {
+    /// may be closed to the key: then nothing is captured. Returns the memory of the turn.
+    pub(crate) async fn capture(
+        &self,
+        project: &Project,
+        turn: Turn<'_>,
+    ) -> ApiResult<Option<MemoryRecord>> {
         let label = clean(turn.text);
         if self.caller.role < Role::Agent
             || !says_something(&label)
             || !self.caller.access.allows(&project.namespace)
         {
-            return Ok(());
+            return Ok(None);
         }
+        // What the guard leaves of it: by that it may be rejected later.
+        let label = match self.examined(&project.namespace, &label) {
+            Ok(label) => label,
+            Err(_) => return Ok(None),
+        };
         let session = turn.session.map(|id| session_entry(&id));
         let namespaces = [&project.namespace, &project.base];
         let unless_rejected =
@@ -188,11 +197,16 @@ impl Session {
             unless_rejected,
         };
         match self.create_memories(vec![new]).await {
-            Ok(done) => self.request.set_created(done.value.created()),
-            Err(error) if ["guarded", "value_rejected"].contains(&error.code) => {}
-            Err(error) => return Err(error),
+            Ok(done) => {
+                self.request.set_created(done.value.created());
+                Ok(done.value.memories.into_iter().find_map(|touched| match touched.now {
+                    Touched::Memory(record) => Some(*record),
+                    _ => None,
+                }))
+            }
+            Err(error) if ["guarded", "value_rejected"].contains(&error.code) => Ok(None),
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 }
 

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use storage::model::details::{Details, MetadataEntry};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::guard::GuardMark;
-use storage::model::id::MemoryId;
-use storage::model::memory::{DecayClass, MemoryRecord, Origin};
+use storage::model::id::{KeyId, MemoryId};
+use storage::model::memory::{DecayClass, Memory, MemoryRecord, Origin};
 use storage::model::tenant::Role;
 use storage::model::times::Times;
 use storage::model::vector::Vector;
-use storage::{Condition, Filter, ListRequest, NewMemory, Order, SearchRequest, Sort};
+use storage::{Condition, Filter, NewMemory, SearchRequest};
 use uuid::Uuid;
 
 use crate::error::ApiResult;
@@ -29,6 +29,8 @@ const EXTRACTED: &str = "extracted";
 /// A turn that has ended.
 struct EndedTurn {
     project: Project,
+    /// As it was captured.
+    prompt: MemoryRecord,
     session: MetadataEntry,
     /// What the agent said last, without secrets.
     said: String,
@@ -41,9 +43,13 @@ impl Session {
         if self.caller.role < Role::Agent || !self.caller.access.allows(&project.base) {
             return;
         }
+        let Some(prompt) = extractions.prompts.remove(&self.open_turn(session_id)) else { return };
+        // What the guard blocks goes to no endpoint.
+        let said = clean(said);
+        let Ok(said) = self.examined(&project.namespace, &said) else { return };
         let place = extractions.waiting.take(Some(self.key_of_tenant()), 1);
         let background = Self { request: Arc::new(self.request.detached()), ..self.clone() };
-        let turn = EndedTurn { project, session: session_entry(session_id), said: clean(said) };
+        let turn = EndedTurn { project, prompt, session: session_entry(session_id), said };
         tokio::spawn(async move {
             let turns = extractions.running.acquire(background.key_of_tenant());
             let (Ok(_place), Some(_turn)) = (place, turns.await) else {
@@ -56,37 +62,34 @@ impl Session {
         });
     }
 
+    /// Keeps the prompt of a turn until that ends; without one, that of the turn before is none of this turn.
+    pub(crate) fn remember_prompt(&self, session_id: &str, captured: Option<MemoryRecord>) {
+        let Some(extractions) = self.service.extractions.get() else { return };
+        let waits = |record: &MemoryRecord| record.memory.guard.is_quarantined();
+        match captured.filter(|record| !waits(record)) {
+            Some(record) => extractions.prompts.insert(self.open_turn(session_id), record),
+            None => drop(extractions.prompts.remove(&self.open_turn(session_id))),
+        }
+    }
+
+    fn open_turn(&self, session_id: &str) -> (KeyId, String) {
+        (self.caller.key, session_entry(session_id).1)
+    }
+
     async fn extract(&self, extractor: &dyn Extractor, turn: EndedTurn) -> ApiResult<()> {
-        // Another node may have captured the prompt.
-        self.service.await_linearizable().await?;
-        let Some(prompt) = self.last_prompt(&turn).await? else { return Ok(()) };
-        let known = self.known_facts(&turn.project, &prompt.memory.label).await?;
+        let prompt = &turn.prompt.memory.label;
+        let known = self.known_facts(&turn.project, prompt).await?;
         let texts = known.iter().map(|record| record.memory.label.clone()).collect();
-        let said = format!("User: {}\n\nAgent: {}", prompt.memory.label, turn.said);
+        let said = format!("User: {prompt}\n\nAgent: {}", turn.said);
         let facts = extractor.facts(said, texts).await.unwrap_or_default();
         for fact in facts.into_iter().take(EXTRACTED_MAX) {
-            let new = self.fact(fact, &turn, prompt.id, &known);
+            let Ok(new) = self.fact(fact, &turn, &known) else { continue };
             // Each by itself: a guard may reject one, and a client may have rejected its text before.
             if let Err(error) = self.create_memories(vec![new]).await {
                 tracing::debug!(code = error.code, "an extracted fact is not stored");
             }
         }
         Ok(())
-    }
-
-    /// The prompt of the turn, as it was captured.
-    async fn last_prompt(&self, turn: &EndedTurn) -> ApiResult<Option<MemoryRecord>> {
-        let tags = [CAPTURED, "user"].map(str::to_owned).into();
-        let metadata = vec![turn.session.clone()];
-        let filter = Filter {
-            namespace: Some(turn.project.namespace.clone()),
-            access: self.caller.access.clone(),
-            details: Details { tags, metadata },
-            ..Filter::default()
-        };
-        let (sort, order) = (Sort::CreatedAt, Order::Descending);
-        let newest = ListRequest { filter, sort, order, limit: 1, ..ListRequest::default() };
-        Ok(self.list(newest).await?.memories.into_iter().next())
     }
 
     /// What is known of the subject of a prompt, and holds now.
@@ -115,13 +118,18 @@ impl Session {
         &self,
         fact: ExtractedFact,
         turn: &EndedTurn,
-        source: MemoryId,
         known: &[MemoryRecord],
-    ) -> NewMemory {
+    ) -> ApiResult<NewMemory> {
         let end = fact.text.floor_char_boundary(EXTRACTED_BYTES_MAX);
-        let label = fact.text[..end].trim().to_owned();
         let namespace = turn.project.base.clone();
-        let source = serde_json::Value::from(source.to_string()).to_string();
+        let label = self.examined(&namespace, fact.text[..end].trim())?;
+        let source = serde_json::Value::from(turn.prompt.id.to_string()).to_string();
+        // What a person has fixed or reviewed is replaced by no model.
+        let is_open = |record: &&MemoryRecord| {
+            let Memory { is_locked, is_pinned, guard, .. } = record.memory;
+            !is_locked && !is_pinned && !guard.is_reviewed()
+        };
+        let replaced = fact.replaces.and_then(|at| known.get(at)).filter(is_open);
         let metadata = vec![turn.session.clone(), ("source".to_owned(), source)];
         let origin = Origin {
             key: Some(self.caller.key),
@@ -129,7 +137,7 @@ impl Session {
             client: None,
             tool: Some("extractor".to_owned()),
         };
-        NewMemory {
+        Ok(NewMemory {
             id: MemoryId(Uuid::now_v7().into_bytes()),
             unless_rejected: vec![self.value_hash(&namespace, &label)],
             label,
@@ -142,7 +150,7 @@ impl Session {
             key_points: Vec::new(),
             vector: Vector::default(),
             suggestions: Vec::new(),
-            supersedes: fact.replaces.and_then(|at| known.get(at)).map(|record| record.id),
+            supersedes: replaced.map(|record| record.id),
             on_duplicate: Some(OnDuplicate::Merge),
             origin,
             folds: Vec::new(),
@@ -150,6 +158,6 @@ impl Session {
             times: Times::default(),
             external_id: None,
             guard: GuardMark::default(),
-        }
+        })
     }
 }

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use moka::sync::Cache;
 use storage::model::access::Caller;
 use storage::model::cluster::Model;
 use storage::model::id::{KeyId, TenantId, TriggerId};
-use storage::model::memory::MemoryType;
+use storage::model::memory::{MemoryRecord, MemoryType};
 use storage::model::score::Reading;
 use storage::model::trigger::SealedSecret;
 use storage::model::vector::ModelId;
@@ -15,7 +16,9 @@ use storage::model::vector::ModelId;
 use crate::admission::budget::KeyBudget;
 use crate::admission::fair::FairPermits;
 use crate::error::ApiError;
-use crate::limits::{EXTRACTION_WAIT, EXTRACTIONS_AT_ONCE, EXTRACTIONS_MAX};
+use crate::limits::{
+    EXTRACTION_WAIT, EXTRACTIONS_AT_ONCE, EXTRACTIONS_MAX, OPEN_TURNS_MAX, TURN_TIME_MAX,
+};
 
 /// A unit vector for a text.
 pub type Embedding = Vec<f32>;
@@ -130,6 +133,8 @@ pub(crate) struct Extractions {
     pub(super) extractor: Arc<dyn Extractor>,
     pub(super) waiting: Arc<KeyBudget>,
     pub(super) running: FairPermits,
+    /// The prompts of turns that have not ended, by key and session. Both hooks of a turn reach one node.
+    pub(super) prompts: Cache<(KeyId, String), MemoryRecord>,
 }
 
 impl Extractions {
@@ -137,7 +142,9 @@ impl Extractions {
         let (at_once, wait) = (EXTRACTIONS_AT_ONCE, EXTRACTION_WAIT);
         // The turns of a key are extracted one after the other: a later one may replace what an earlier one said.
         let running = FairPermits::with_parts(at_once, at_once / 2, 1, wait);
-        Self { extractor, waiting: KeyBudget::new(EXTRACTIONS_MAX), running }
+        let prompts = Cache::builder().max_capacity(OPEN_TURNS_MAX).time_to_live(TURN_TIME_MAX);
+        let waiting = KeyBudget::new(EXTRACTIONS_MAX);
+        Self { extractor, waiting, running, prompts: prompts.build() }
     }
 }
 
