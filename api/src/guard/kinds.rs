@@ -36,6 +36,11 @@ pub(super) static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
     let named = format!(
         r#"(?i)(?:(?-u:\b)|_|pg)(?:{SECRET_NAMES})(?:_[a-z0-9]+)*(?:\s+(?:for|of|to|von|für)\s+\S+)?["']?\s*(?:=>|:=|=|:|(?-u:\b)(?:is|ist)(?-u:\b))\s*["']?([^\s"',;]{{8,}})"#
     );
+    // One run of digits, or the groups of cards with one separator. Dates and addresses of networks have others.
+    let groups = [" ", "-", r"\u{a0}"].map(|by| {
+        format!("[0-9]{{4}}(?:(?:{by}[0-9]{{4}}){{3}}(?:{by}[0-9]{{1,3}})?|{by}[0-9]{{6}}{by}[0-9]{{4,5}})")
+    });
+    let card = format!(r"(?-u:\b)(?:[0-9]{{13,19}}|{})(?-u:\b)", groups.join("|"));
     let patterns: [Source<'_>; 27] = [
         (
             Secret,
@@ -98,9 +103,9 @@ pub(super) static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
             r"(?i)(?-u:\b)(?:authorization:\s*(?:bearer|basic|token)|bearer)\s+([A-Za-z0-9._~+/=-]{16,})",
             has_digit,
         ),
-        (Secret, "password", r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:(\S+)@", is_no_port),
+        (Secret, "password", r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:(\S{1,256})@", is_no_port),
         (Secret, "password", &named, is_random),
-        (Number, "card number", r"(?-u:\b)[0-9](?:[ .\n\u{a0}-]?[0-9]){12,18}(?-u:\b)", is_card),
+        (Number, "card number", &card, is_card),
         (
             Number,
             "account number",
@@ -163,9 +168,7 @@ impl Kind {
                     at = whole.start() + length;
                     return Some(whole.start()..at);
                 }
-                // The next one may begin within it, as a card after the number of an order.
-                let first = whole.as_str().chars().next()?;
-                at = whole.start() + first.len_utf8();
+                at = whole.end();
             }
             None
         })
@@ -236,13 +239,23 @@ fn is_card(number: &str) -> bool {
     lengths.contains(&digits.len()) && is_varied && sum.is_multiple_of(10)
 }
 
-/// The check of account numbers by ISO 13616: the number modulo 97 is 1.
+/// Lengths of account numbers by the registry of ISO 13616.
+const IBAN_LENGTHS: &str = "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BR29 CH21 CR22 CY28 CZ24 DE22 DK18 DO28 EE20 \
+    ES24 FI18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HR21 HU28 IE22 IL23 IS26 IT27 JO30 KW30 KZ20 LB28 LI21 LT20 LU20 LV21 \
+    MC27 MD24 ME22 MK19 MR27 MT31 MU30 NL18 NO15 PK24 PL28 PS29 PT25 QA29 RO24 RS22 SA24 SE24 SI19 SK24 SM27 TN24 TR26 UA29 \
+    VA22 VG24 XK20";
+
+/// The check of account numbers by ISO 13616: the length of the country, and the number modulo 97 is 1.
 fn is_iban(number: &str) -> bool {
-    let compact: Vec<_> = number.chars().filter(|char| char.is_alphanumeric()).collect();
-    if !(15..=34).contains(&compact.len()) {
+    let compact: String = number.chars().filter(char::is_ascii_alphanumeric).collect();
+    let compact = compact.to_ascii_uppercase();
+    let country = compact.get(..2).unwrap_or_default();
+    let length =
+        IBAN_LENGTHS.split(' ').find_map(|entry| entry.strip_prefix(country)?.parse().ok());
+    if length != Some(compact.len()) {
         return false;
     }
-    let turned = compact[4..].iter().chain(&compact[..4]);
+    let turned = compact[4..].chars().chain(compact[..4].chars());
     let rest = turned.fold(0_u32, |rest, char| {
         let value = char.to_digit(36).unwrap_or_default();
         (rest * if value > 9 { 100 } else { 10 } + value) % 97

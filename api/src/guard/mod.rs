@@ -303,6 +303,10 @@ mod tests {
             "token = os.getenv(\"TOKEN_1\")",
             "let password = Secret::new(input1)",
             "the token is short-lived",
+            "2026-11-29, 2026-11-28, 2026-11-27, 2026-11-26 and 2026-11-25",
+            "10.0.0.1 10.0.0.2 192.168.178.44 172.16.254.1 8.8.8.8",
+            "4 8 15 16 23 42 108 7 12 99 31 57 64 5 1 3 2",
+            "ab12 is the one for the tests of tomorrow",
             "Auth token is JWT-based",
             "sk-learn-contrib-experimental-pipeline",
             "git@github.com:acme/app.git",
@@ -408,5 +412,39 @@ mod tests {
         let clean = redacting().examine_named("db_password", "hunter22x", &mut detections);
         assert_eq!(clean, "[password removed]");
         assert_eq!(redacting().examine_named("title", "hunter22x", &mut detections), "hunter22x");
+    }
+
+    /// A text that agents send takes a time that grows with its length, whatever it has.
+    #[test]
+    fn worst_texts_take_linear_time() {
+        let detector = redacting();
+        let time = |part: &str, bytes: usize| {
+            let text = part.repeat(bytes / part.len());
+            let started = std::time::Instant::now();
+            detector.examine(&text, &mut Detections::default());
+            started.elapsed().as_secs_f64()
+        };
+        for part in [
+            "op-",
+            "password:",
+            "sk-a-",
+            "a://b:1/@",
+            "4 4 ",
+            "41111111",
+            "DE89 3704 ",
+            "a@b",
+            "-----BEGIN A PRIVATE KEY-----",
+            "eyJaaaaaaaa.",
+            "bearer ",
+            "ignore all your ",
+            "send api key ",
+            "xoxb-",
+            "AKC",
+            "Bearer=secret:",
+            "password is for ",
+        ] {
+            let (short, long) = (time(part, 8 << 10), time(part, 64 << 10));
+            assert!(long < 40.0 * short + 0.2, "{part}: {short} s, then {long} s");
+        }
     }
 }
