@@ -1,5 +1,6 @@
 //! Patches: the changes of some fields of a memory, a trigger or a tenant, as commands carry them.
 
+use model::bounded::bounded;
 use model::details::DetailsPatch;
 use model::edge::Suggestion;
 use model::guard::GuardMark;
@@ -11,6 +12,7 @@ use model::vector::Vector;
 use serde::{Deserialize, Serialize};
 
 use crate::etag::Etag;
+use crate::reply::BULK_MAX;
 
 /// Changes to a memory; `None` leaves a field as it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -41,12 +43,21 @@ pub struct MemoryPatch {
     pub times: TimesPatch,
     /// What the guard has found in the new texts.
     pub guard: GuardMark,
-    /// The namespace by whose rules its texts were examined; `None` if it sets none.
-    pub examined_in: Option<String>,
-    /// The tag of the memory whose texts were examined, since it moves. Its past texts were not: they go.
+    /// The namespaces by whose rules its texts were examined; none if that is the same everywhere.
+    #[serde(deserialize_with = "bounded::<BULK_MAX, _, _>")]
+    pub examined_in: Vec<String>,
+    /// The tag of the memory whose texts were examined, since it moves to another rule. Its past texts go: they
+    /// were not examined.
     pub moved: Option<Etag>,
     /// An admin has reviewed it: it leaves the quarantine, and is flagged no more.
     pub is_reviewed: bool,
+}
+
+impl MemoryPatch {
+    /// Whether its texts were examined by the rules of this namespace.
+    pub fn is_for(&self, namespace: &str) -> bool {
+        self.examined_in.is_empty() || self.examined_in.iter().any(|of| of == namespace)
+    }
 }
 
 /// Changes to a trigger; `None` leaves a field as it is.

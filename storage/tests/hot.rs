@@ -62,7 +62,7 @@ fn hot_context_equals_a_full_sort() {
         // Updates hit several chunks, so the hottest memories are not only in the newest chunk.
         let update = |salt| {
             let chosen = id((change(salt) % u64::from(COUNT)) as u16);
-            command(UpdateMemory { id: chosen, patch: patch.clone() })
+            command(UpdateMemory { id: chosen, patch: patch.clone().into() })
         };
         engine.run(now, &(3..9).map(update).collect::<Vec<_>>());
         compare(&engine, &format!("round {round}, after the updates"));

@@ -14,7 +14,7 @@ fn long_memory() -> NewMemory {
 }
 
 fn update(patch: MemoryPatch) -> Command {
-    command(UpdateMemory { id: memory_id(1_u16), patch })
+    command(UpdateMemory { id: memory_id(1_u16), patch: patch.into() })
 }
 
 fn pin() -> Command {

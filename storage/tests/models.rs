@@ -121,7 +121,7 @@ fn switch_leaves_no_memory_without_a_vector() {
     let text = "another text".to_owned();
     let patch =
         MemoryPatch { label: Some((text.clone(), vector(&text))), ..MemoryPatch::default() };
-    pair.run(&[command(UpdateMemory { id: memory_id(3_u16), patch })]);
+    pair.run(&[command(UpdateMemory { id: memory_id(3_u16), patch: patch.into() })]);
     pair.run(&[command(DeleteMemory { id: memory_id(4_u16), rejects: None })]);
     let unready = pair.leader.reader.models().unwrap();
     pair.run(&[background(ReportModelReady(1)), background(BeginModelSwitch)]);

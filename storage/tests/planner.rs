@@ -77,7 +77,7 @@ fn engine() -> (Engine, i64) {
         let changed = (first..first + 1_000).step_by(50);
         let changes = changed.map(|number| {
             let older = random(number) % (number + 1);
-            command(UpdateMemory { id: id(older), patch: warm.clone() })
+            command(UpdateMemory { id: id(older), patch: warm.clone().into() })
         });
         engine.run(now + 1, &changes.collect::<Vec<_>>());
     }

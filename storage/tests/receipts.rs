@@ -22,7 +22,7 @@ fn keyed_writes_are_accepted_for_ever() {
             let mut key = [0; 32];
             key[..8].copy_from_slice(&(second * PER_SECOND + part).to_be_bytes());
             let receipt = Some(ReceiptRequest { key, body_hash: [0; 32] });
-            let update = UpdateMemory { id: memory_id(1_u16), patch: patch.clone() };
+            let update = UpdateMemory { id: memory_id(1_u16), patch: patch.clone().into() };
             Command { receipt, actor: Some(KeyId([0; 8])), ..command(update) }
         };
         let writes: Vec<_> = (0..PER_SECOND).map(write).collect();

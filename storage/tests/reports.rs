@@ -157,7 +157,7 @@ fn large_recalls_of_some_tenants_leave_turns() {
             let memory = NewMemory { details: details.clone(), ..memory };
             let create = of_tenant(tenant, CreateMemories(vec![memory]));
             let patch = MemoryPatch { current_heat: Some(0.0), ..MemoryPatch::default() };
-            let cool = of_tenant(tenant, UpdateMemory { id, patch });
+            let cool = of_tenant(tenant, UpdateMemory { id, patch: patch.into() });
             engine.run(start, &[create, cool]);
             tick(&mut engine, tenant, start + Timestamp::DAY_MICROS);
             tick(&mut engine, tenant, start + 2 * Timestamp::DAY_MICROS);

@@ -48,7 +48,7 @@ fn rules_archive_and_delete_after_their_days() {
                 .run(number as i64, &[create(NewMemory { namespace: namespace.into(), ..memory })]);
         }
     }
-    let patch = |id, patch| command(UpdateMemory { id, patch });
+    let patch = |id, patch: MemoryPatch| command(UpdateMemory { id, patch: patch.into() });
     let pinned = MemoryPatch { is_pinned: Some(true), ..MemoryPatch::default() };
     let locked = MemoryPatch { is_locked: Some(true), ..MemoryPatch::default() };
     engine.run(1_000, &[patch(id(0, 1), pinned), patch(id(0, 2), locked)]);

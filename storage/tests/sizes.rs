@@ -53,7 +53,7 @@ fn fold_is_undone_after_labels_grew() {
         let text = label(number, LABEL_BYTES_MAX);
         let vector: Vector = vector(&text);
         let patch = MemoryPatch { label: Some((text, vector)), ..MemoryPatch::default() };
-        engine.run(3, &[command(UpdateMemory { id: memory_id(number), patch })]);
+        engine.run(3, &[command(UpdateMemory { id: memory_id(number), patch: patch.into() })]);
     }
     engine.run(4, &[command(Unfold(memory_id(1_000_u32)))]);
     assert!((0..FOLDED).all(|number| memory(&engine, number).archived_at.is_none()));

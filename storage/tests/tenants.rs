@@ -84,7 +84,7 @@ fn bytes_of_drafts_and_of_the_index_agree() {
     let relabel = |label: &str| {
         let label = Some((label.to_owned(), vector(label)));
         let patch = storage::MemoryPatch { label, ..Default::default() };
-        of(TENANT, UpdateMemory { id: memory_id(0_u32), patch })
+        of(TENANT, UpdateMemory { id: memory_id(0_u32), patch: patch.into() })
     };
     assert_eq!(accepted(&engine.submit(3, &[relabel("01234567890")])), 0, "it would grow");
     assert_eq!(accepted(&engine.submit(4, &[relabel("0"), relabel("012")])), 2);

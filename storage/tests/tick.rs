@@ -84,7 +84,10 @@ impl Ticks {
     fn change_memories(&mut self, now: i64, step: u16) {
         for (number, heat) in [(COUNT - 10, 0.9), (COUNT - 20, 0.01), (3, 0.9)] {
             let patch = MemoryPatch { current_heat: Some(heat), ..MemoryPatch::default() };
-            self.run(now, command(UpdateMemory { id: id(number - step.min(3)), patch }));
+            self.run(
+                now,
+                command(UpdateMemory { id: id(number - step.min(3)), patch: patch.into() }),
+            );
         }
         let recalls = vec![(id(COUNT - 30), 1), (id(4), 1)];
         self.run(now, report(step.into(), 1, Usage::default(), recalls));
@@ -236,7 +239,7 @@ fn write(random: &mut Random, number: &mut u16) -> Vec<Command> {
     let mut any = || id(1 + random.below(usize::from(*number)) as u16);
     let (changed, recalled) = (any(), any());
     let patch = MemoryPatch { current_heat: Some(random.heat()), ..MemoryPatch::default() };
-    let change = command(UpdateMemory { id: changed, patch });
+    let change = command(UpdateMemory { id: changed, patch: patch.into() });
     let recalls = report((*number).into(), 1, Usage::default(), vec![(recalled, 1)]);
     let new = NewMemory { initial_heat: random.heat(), ..new_memory(id(*number), "x") };
     let others = [change, recalls].into_iter().filter(|_| random.chance(50));

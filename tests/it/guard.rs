@@ -434,3 +434,40 @@ async fn patterns_of_a_tenant_are_of_bounded_cost() {
     );
     assert_eq!(preview(64 << 10).await["blocked_by"], "x more than 100 times");
 }
+
+/// Each memory of a bulk update obeys the rules of its own namespace; if one rejects it, nothing is changed.
+#[tokio::test]
+async fn bulk_updates_obey_each_namespace() {
+    let node = options().start();
+    let stored = |namespace: &str| json!({"label": "a plain text", "namespace": namespace});
+    let ids = node.store_each(["open", "closed"].map(stored)).await;
+    let update = async |label: &str| {
+        let body = json!({"ids": ids, "label": label, "add_tags": ["mailed"]});
+        node.send(Method::POST, "/agent/nodes/bulk-patch", &body).await
+    };
+    let texts = async || {
+        let list = node.get("/agent/nodes?sort=created_at&order=asc").await;
+        labels(array(&list["items"])).join(" | ")
+    };
+    set_rules(&node, json!([{"namespace": "closed", "emails": "block"}])).await;
+    update("mail ann@example.com").await.assert_error(422, "guarded");
+    assert_eq!(texts().await, "a plain text | a plain text");
+    set_rules(&node, json!([{"namespace": "closed", "emails": "redact"}])).await;
+    assert_eq!(update("mail ann@example.com").await.ok()["updated"], 2);
+    assert_eq!(texts().await, "mail ann@example.com | mail [e-mail address removed]");
+    // Past texts go with a move to a namespace with rules, and with no other.
+    for (namespace, past) in [("elsewhere", 2), ("closed/in", 1)] {
+        let path = format!("/agent/nodes/{}", ids[0]);
+        node.patch(&path, &json!({"namespace": namespace})).await;
+        let versions = node.get(&format!("{path}/versions")).await;
+        assert_eq!(array(&versions["versions"]).len(), past, "{namespace}: {versions}");
+    }
+    // A text that grows beyond its limit is rejected, and a known one is no new text.
+    let tags = json!({"tags": ["a@b.cc b@c.dd c@d.ee d@e.ff"]});
+    let closed = format!("/agent/nodes/{}", ids[1]);
+    node.send(Method::PATCH, &closed, &tags).await.assert_error(422, "guarded");
+    set_rules(&node, json!([{"patterns": [{"name": "x", "pattern": "mail", "action": "block"}]}]))
+        .await;
+    let same = json!({"label": "mail [e-mail address removed]", "tags": ["mailed", "other"]});
+    assert_eq!(node.patch(&closed, &same).await["tags"], json!(["mailed", "other"]));
+}

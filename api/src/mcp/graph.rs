@@ -121,7 +121,8 @@ impl Graph {
     /// Statements as the guard leaves them: their ids are those of what is stored.
     fn examined(&self, texts: Vec<FullLabel>) -> ApiResult<Vec<String>> {
         let session = &self.call.session;
-        texts.iter().map(|text| session.examined(&self.namespace, &text.0)).collect()
+        let clean = |text: &FullLabel| Ok(session.examined(&self.namespace, &text.0)?.0);
+        texts.iter().map(clean).collect()
     }
 
     /// Rejects names that the guard would redact: they would be those of others.

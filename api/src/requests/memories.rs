@@ -217,7 +217,7 @@ impl MemoryChanges {
             is_flagged: self.flagged_for_review,
             is_reviewed: self.reviewed.unwrap_or(false),
             guard: GuardMark::default(),
-            examined_in: None,
+            examined_in: Vec::new(),
             moved: None,
             min_heat: self.min_heat.map(|heat| heat.0 as f32),
             current_heat: self.current_heat.or(self.heat).map(|heat| heat.0 as f32),

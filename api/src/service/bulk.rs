@@ -5,7 +5,7 @@
 //! A purge deletes memories for good with everything that the state tells of them, and reads the state once
 //! more to prove it.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use storage::command::{
     BulkFilter, DeleteMemories, PurgeMemories, RemoveTraces, ReplayDeliveries, ReplayDelivery,
@@ -23,7 +23,6 @@ use storage::{
 use tokio::time::Instant;
 
 use crate::error::{ApiError, ApiResult};
-use crate::guard::CompiledGuard;
 use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, NOTIFICATIONS_MAX};
 use crate::service::Session;
 use crate::service::freshness::Freshness;
@@ -91,42 +90,28 @@ impl Session {
             return Err(Rejection::WrongState(message.into()).into());
         }
         let sets_texts = patch.label.is_some() || !patch.details.is_empty();
-        if !sets_texts || guard.rules.is_empty() {
-            return self.update_alike(targets, patch, &guard, None).await;
+        let mut patches = match sets_texts && !guard.rules.is_empty() {
+            true => {
+                // Each namespace may have rules of its own.
+                let ids = targets.ids.iter().copied().collect();
+                let present = self.existing_memories(ids).await?.into_iter();
+                let namespaces = present.map(|record| record.memory.namespace).collect();
+                let examine = || Self::examine_for(&guard, &patch, namespaces);
+                tokio::task::block_in_place(examine)?
+            }
+            false => {
+                let mut patch = patch;
+                let examine = || Self::examine_texts(guard.detector(""), &mut patch);
+                tokio::task::block_in_place(examine)?;
+                vec![patch]
+            }
+        };
+        for patch in &mut patches {
+            if let Some((label, vector)) = &mut patch.label {
+                *vector = self.service.embed(&self.caller, TextRole::Passage, label).await?;
+            }
         }
-        // Each namespace has rules of its own.
-        let BulkTargets { ids, unknown } = targets;
-        let present = self.existing_memories(ids.iter().copied().collect()).await?;
-        let namespaces: HashMap<_, _> =
-            present.iter().map(|record| (record.id, &record.memory.namespace)).collect();
-        let mut groups: BTreeMap<Option<&String>, BulkTargets> = BTreeMap::new();
-        for id in ids {
-            groups.entry(namespaces.get(&id).copied()).or_default().ids.push_back(id);
-        }
-        groups.entry(None).or_default().unknown = unknown;
-        let mut result = BulkResult { freshness: self.service.present(), ..BulkResult::default() };
-        for (namespace, targets) in groups {
-            let namespace = namespace.map_or("", String::as_str);
-            let updated = self.update_alike(targets, patch.clone(), &guard, Some(namespace));
-            result.add(updated.await?);
-        }
-        Ok(result)
-    }
-
-    /// Changes memories of one namespace alike, or of several that have the same rules.
-    async fn update_alike(
-        &self,
-        targets: BulkTargets,
-        mut patch: MemoryPatch,
-        guard: &CompiledGuard,
-        namespace: Option<&str>,
-    ) -> ApiResult<BulkResult> {
-        let examine = || Self::examine_texts(guard, &mut patch, namespace);
-        tokio::task::block_in_place(examine)?;
-        if let Some((label, vector)) = &mut patch.label {
-            *vector = self.service.embed(&self.caller, TextRole::Passage, label).await?;
-        }
-        let update = |ids| UpdateMemories { ids, patch: patch.clone() };
+        let update = |ids| UpdateMemories { ids, patches: patches.clone() };
         self.for_each(targets, Some(guard.version), update).await
     }
 

@@ -156,7 +156,7 @@ impl Session {
         }
         // What the guard leaves of it: by that it may be rejected later.
         let label = match self.examined(&project.namespace, &label) {
-            Ok(label) => label,
+            Ok((label, _)) => label,
             Err(_) => return Ok(None),
         };
         let session = turn.session.map(|id| session_entry(&id));

@@ -29,8 +29,8 @@ const EXTRACTED: &str = "extracted";
 /// A turn that has ended.
 struct EndedTurn {
     project: Project,
-    /// As it was captured.
-    prompt: MemoryRecord,
+    /// The memory of its prompt.
+    prompt: MemoryId,
     session: MetadataEntry,
     /// What the agent said last, without secrets.
     said: String,
@@ -43,10 +43,9 @@ impl Session {
         if self.caller.role < Role::Agent || !self.caller.access.allows(&project.base) {
             return;
         }
-        let Some(prompt) = extractions.prompts.remove(&self.open_turn(session_id)) else { return };
-        // What the guard blocks goes to no endpoint.
-        let said = clean(said);
-        let Ok(said) = self.examined(&project.namespace, &said) else { return };
+        let open = extractions.prompts.remove(&self.open_turn(session_id));
+        let Some((prompt, _)) = open else { return };
+        let Some(said) = self.let_in(&project, &clean(said)) else { return };
         let place = extractions.waiting.take(Some(self.key_of_tenant()), 1);
         let background = Self { request: Arc::new(self.request.detached()), ..self.clone() };
         let turn = EndedTurn { project, prompt, session: session_entry(session_id), said };
@@ -62,13 +61,20 @@ impl Session {
         });
     }
 
+    /// What the guard leaves of a text. What it blocks or quarantines goes to no endpoint.
+    fn let_in(&self, project: &Project, text: &str) -> Option<String> {
+        let (clean, mark) = self.examined(&project.namespace, text).ok()?;
+        (!mark.is_quarantined()).then_some(clean)
+    }
+
     /// Keeps the prompt of a turn until that ends; without one, that of the turn before is none of this turn.
     pub(crate) fn remember_prompt(&self, session_id: &str, captured: Option<MemoryRecord>) {
         let Some(extractions) = self.service.extractions.get() else { return };
-        let waits = |record: &MemoryRecord| record.memory.guard.is_quarantined();
-        match captured.filter(|record| !waits(record)) {
-            Some(record) => extractions.prompts.insert(self.open_turn(session_id), record),
-            None => drop(extractions.prompts.remove(&self.open_turn(session_id))),
+        let open = self.open_turn(session_id);
+        extractions.prompts.invalidate(&open);
+        let place = extractions.open.take(Some(self.key_of_tenant()), 1);
+        if let (Some(record), Ok(place)) = (captured, place) {
+            extractions.prompts.insert(open, (record.id, Arc::new(place)));
         }
     }
 
@@ -77,8 +83,11 @@ impl Session {
     }
 
     async fn extract(&self, extractor: &dyn Extractor, turn: EndedTurn) -> ApiResult<()> {
-        let prompt = &turn.prompt.memory.label;
-        let known = self.known_facts(&turn.project, prompt).await?;
+        // It may be deleted by now, or the rules may be others.
+        let Some(prompt) = self.existing(turn.prompt).await? else { return Ok(()) };
+        let label = &prompt.memory.label;
+        let Some(prompt) = self.let_in(&turn.project, label) else { return Ok(()) };
+        let known = self.known_facts(&turn.project, &prompt).await?;
         let texts = known.iter().map(|record| record.memory.label.clone()).collect();
         let said = format!("User: {prompt}\n\nAgent: {}", turn.said);
         let facts = extractor.facts(said, texts).await.unwrap_or_default();
@@ -122,8 +131,8 @@ impl Session {
     ) -> ApiResult<NewMemory> {
         let end = fact.text.floor_char_boundary(EXTRACTED_BYTES_MAX);
         let namespace = turn.project.base.clone();
-        let label = self.examined(&namespace, fact.text[..end].trim())?;
-        let source = serde_json::Value::from(turn.prompt.id.to_string()).to_string();
+        let (label, _) = self.examined(&namespace, fact.text[..end].trim())?;
+        let source = serde_json::Value::from(turn.prompt.to_string()).to_string();
         // What a person has fixed or reviewed is replaced by no model.
         let is_open = |record: &&MemoryRecord| {
             let Memory { is_locked, is_pinned, guard, .. } = record.memory;

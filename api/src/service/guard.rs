@@ -1,13 +1,15 @@
 //! The guard at the door: new texts are examined before anything else sees them: before they are embedded, and
 //! before they are in a command. The command has the version of the rules. The leader rejects another one.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use storage::command::RecordActivity;
-use storage::model::details::{Details, MEMORY_TAG_BYTES_MAX, METADATA_BYTES_MAX, MetadataEntry};
+use storage::model::details::{
+    Details, DetailsPatch, MEMORY_TAG_BYTES_MAX, METADATA_BYTES_MAX, MetadataEntry,
+};
 use storage::model::duplicate::same_words;
 use storage::model::guard::{Guard, GuardMark, GuardRule};
 use storage::model::id::MemoryId;
@@ -175,62 +177,127 @@ impl Session {
         check_sizes(&memory.label, &memory.key_points, memory.details.as_deref())
     }
 
-    /// Examines the new texts of a patch of a memory, and all its texts if the patch moves it.
+    /// Examines the new texts of a patch of a memory; if the patch moves it to a namespace with rules, all texts that
+    /// it then has. What the memory says already is no new text.
     pub(super) fn examine_patch(
         guard: &CompiledGuard,
         patch: &mut MemoryPatch,
         present: &Memory,
     ) -> ApiResult<()> {
-        patch.examined_in = Some(present.namespace.clone());
+        if !guard.rules.is_empty() {
+            patch.examined_in = vec![present.namespace.clone()];
+        }
+        let namespace = patch.namespace.as_ref().unwrap_or(&present.namespace);
+        let detector = guard.detector(namespace);
+        if *namespace != present.namespace && guard.rules.iter().any(|it| it.covers(namespace)) {
+            return Self::examine_moved(detector, patch, present);
+        }
+        let none = Details::default();
+        let known = present.details.as_deref().unwrap_or(&none);
         let mut detections = Detections::default();
-        let namespace = patch.namespace.clone().unwrap_or_else(|| present.namespace.clone());
-        let detector = guard.detector(&namespace);
-        if namespace != present.namespace {
-            patch.moved = Some(Etag::of(present));
-            examine_name(detector, &namespace, "its namespace", &mut detections);
-            Self::add_moved(detector, patch, present, &mut detections);
+        if let Some((label, _)) = patch.label.as_mut().filter(|(label, _)| *label != present.label)
+        {
+            examine_text(detector, label, &mut detections);
         }
-        // Programs send the whole memory when they change a part of it: what it says already is no new text.
-        let is_known = patch.moved.is_none()
-            && patch.label.as_ref().is_none_or(|(label, _)| *label == present.label)
-            && patch.details.metadata.as_ref().is_none_or(|metadata| {
-                present.details.as_ref().is_some_and(|known| known.metadata == *metadata)
-            });
-        if is_known && !patch.details.changes_tags() {
-            return Ok(());
+        let details = &mut patch.details;
+        for tags in [details.tags.as_mut(), Some(&mut details.add_tags)].into_iter().flatten() {
+            let (old, mut new): (Vec<_>, Vec<_>) =
+                std::mem::take(tags).into_iter().partition(|tag| known.tags.contains(tag));
+            examine_tags(detector, &mut new, &mut detections);
+            *tags = [old, new].concat();
         }
-        Self::examine_texts_by(detector, patch, detections)?;
+        if let Some(metadata) = &mut details.metadata {
+            let (old, mut new): (Vec<_>, Vec<_>) = std::mem::take(metadata)
+                .into_iter()
+                .partition(|entry| known.metadata.contains(entry));
+            examine_metadata(detector, &mut new, &mut detections);
+            *metadata = [old, new].concat();
+            metadata.sort();
+        }
         let after = patch.details.applied_to(present.details.as_deref());
-        check_sizes("", &[], after.as_deref())
+        Self::marked(patch, detections, after.as_deref())
     }
 
-    /// Examines the new texts of a patch of memories of a namespace; of any, if that has no rule.
-    pub(super) fn examine_texts(
-        guard: &CompiledGuard,
-        patch: &mut MemoryPatch,
-        namespace: Option<&str>,
-    ) -> ApiResult<()> {
-        patch.examined_in = namespace.map(str::to_owned);
-        let detector = guard.detector(namespace.unwrap_or_default());
-        Self::examine_texts_by(detector, patch, Detections::default())
-    }
-
-    fn examine_texts_by(
+    /// Examines what a memory says once a patch has moved it.
+    fn examine_moved(
         detector: &Detector,
         patch: &mut MemoryPatch,
-        mut detections: Detections,
+        present: &Memory,
     ) -> ApiResult<()> {
+        patch.moved = Some(Etag::of(present));
+        let mut detections = Detections::default();
+        let mut label = patch.label.as_ref().map_or(&present.label, |(label, _)| label).clone();
+        examine_text(detector, &mut label, &mut detections);
+        if patch.label.is_some() || label != present.label {
+            patch.label = Some((label, Vector::default()));
+        }
+        let mut after = patch.details.applied_to(present.details.as_deref());
+        examine_details(detector, after.as_mut(), &mut detections);
+        if after != present.details {
+            let Details { tags, metadata } = after.as_deref().cloned().unwrap_or_default();
+            patch.details = DetailsPatch {
+                tags: Some(tags),
+                metadata: Some(metadata),
+                ..DetailsPatch::default()
+            };
+        }
+        for key_point in &present.key_points {
+            examine_name(detector, key_point, "its key points", &mut detections);
+        }
+        for (name, what) in [
+            (patch.namespace.as_deref(), "its namespace"),
+            (present.external_id.as_deref(), "its external_id"),
+        ] {
+            examine_name(detector, name.unwrap_or_default(), what, &mut detections);
+        }
+        Self::marked(patch, detections, after.as_deref())
+    }
+
+    /// What becomes of a patch in each of these namespaces, which may have different rules.
+    pub(super) fn examine_for(
+        guard: &CompiledGuard,
+        patch: &MemoryPatch,
+        namespaces: BTreeSet<String>,
+    ) -> ApiResult<Vec<MemoryPatch>> {
+        let mut patches: Vec<(*const Detector, MemoryPatch)> = Vec::new();
+        for namespace in namespaces {
+            let detector = guard.detector(&namespace);
+            if let Some((_, same)) = patches.iter_mut().find(|(of, _)| std::ptr::eq(*of, detector))
+            {
+                same.examined_in.push(namespace);
+                continue;
+            }
+            let mut patch = patch.clone();
+            patch.examined_in = vec![namespace];
+            Self::examine_texts(detector, &mut patch)?;
+            patches.push((detector, patch));
+        }
+        Ok(patches.into_iter().map(|(_, patch)| patch).collect())
+    }
+
+    /// Examines all texts of a patch.
+    pub(super) fn examine_texts(detector: &Detector, patch: &mut MemoryPatch) -> ApiResult<()> {
+        let mut detections = Detections::default();
         if let Some((label, _)) = &mut patch.label {
             examine_text(detector, label, &mut detections);
         }
         let details = &mut patch.details;
-        if let Some(tags) = &mut details.tags {
+        for tags in [details.tags.as_mut(), Some(&mut details.add_tags)].into_iter().flatten() {
             examine_tags(detector, tags, &mut detections);
         }
-        examine_tags(detector, &mut details.add_tags, &mut detections);
         if let Some(metadata) = &mut details.metadata {
             examine_metadata(detector, metadata, &mut detections);
         }
+        let after = patch.details.applied_to(None);
+        Self::marked(patch, detections, after.as_deref())
+    }
+
+    /// Marks a patch with what was found in it. `after` is what the memory then has.
+    fn marked(
+        patch: &mut MemoryPatch,
+        detections: Detections,
+        after: Option<&Details>,
+    ) -> ApiResult<()> {
         patch.guard = accepted(detections)?;
         if patch.is_reviewed {
             // An admin reviews the text that it becomes.
@@ -238,47 +305,20 @@ impl Session {
         } else if patch.guard.is_quarantined() {
             return Err(guarded("the guard quarantines such a text: a change cannot wait there"));
         }
-        let label = patch.label.as_ref().map_or("", |(label, _)| label);
-        check_sizes(label, &details.add_tags, None)
-    }
-
-    /// Adds to a patch what is left of the texts of a memory that it moves.
-    fn add_moved(
-        detector: &Detector,
-        patch: &mut MemoryPatch,
-        present: &Memory,
-        detections: &mut Detections,
-    ) {
-        let mut moved = present.clone();
-        if patch.label.is_none() && examine_text(detector, &mut moved.label, detections) {
-            patch.label = Some((moved.label, Vector::default()));
-        }
-        examine_details(detector, moved.details.as_mut(), detections);
-        if moved.details != present.details
-            && let Some(Details { tags, metadata }) = moved.details.map(|details| *details)
-        {
-            patch.details.tags.get_or_insert(tags);
-            patch.details.metadata.get_or_insert(metadata);
-        }
-        for key_point in &present.key_points {
-            examine_name(detector, key_point, "its key points", detections);
-        }
-        let external_id = present.external_id.as_deref().unwrap_or_default();
-        examine_name(detector, external_id, "its external_id", detections);
+        check_sizes(patch.label.as_ref().map_or("", |(label, _)| label), &[], after)
     }
 
     /// What the guard leaves of a text that is to be stored in a namespace.
-    pub(crate) fn examined(&self, namespace: &str, text: &str) -> ApiResult<String> {
+    pub(crate) fn examined(&self, namespace: &str, text: &str) -> ApiResult<(String, GuardMark)> {
         let (guard, mut detections) = (self.guard(), Detections::default());
         let examine = || guard.detector(namespace).examine(text, &mut detections).into_owned();
         let clean = tokio::task::block_in_place(examine);
-        accepted(detections)?;
-        Ok(clean)
+        Ok((clean, accepted(detections)?))
     }
 
     /// The same, of a name that must stay as it is.
     pub(crate) fn check_name(&self, namespace: &str, name: &str) -> ApiResult<()> {
-        match self.examined(namespace, name)? == name {
+        match self.examined(namespace, name)?.0 == name {
             true => Ok(()),
             false => Err(guarded("the guard of this namespace redacts the name: use another one")),
         }

@@ -65,8 +65,12 @@ impl Session {
             let find = move |reader: &Reader, caller: &Caller| {
                 let found = reader.with_vector(caller.tenant, id)?;
                 // What is closed to the caller must not show in the time of a rejection.
-                Ok(found.filter(|(memory, _)| caller.access.allows(&memory.namespace)))
+                Ok(found.filter(|(memory, _)| is_open(memory, caller)))
             };
+            if patch.namespace.is_some() && !guard.rules.is_empty() {
+                // The leader rejects the move of another state.
+                self.service.await_linearizable().await?;
+            }
             let present = self.find(find).await?.map(|(found, _)| found);
             match &present {
                 Some((memory, _)) => {
@@ -74,7 +78,7 @@ impl Session {
                     tokio::task::block_in_place(examine)?;
                 }
                 // If it is created meanwhile, nothing has examined the patch for it.
-                None => patch.examined_in = Some(String::new()),
+                None => patch.examined_in = vec![String::new()],
             }
             if let Some((label, vector)) = &mut patch.label {
                 match present {
@@ -92,7 +96,7 @@ impl Session {
                 }
             }
         }
-        self.submit_examined(UpdateMemory { id, patch }, Some(guard.version)).await
+        self.submit_examined(UpdateMemory { id, patch: patch.into() }, Some(guard.version)).await
     }
 
     /// Deletes a memory. If its value is rejected, captures and imports do not bring it back.

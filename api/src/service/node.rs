@@ -7,13 +7,13 @@ use futures::future::BoxFuture;
 use moka::sync::Cache;
 use storage::model::access::Caller;
 use storage::model::cluster::Model;
-use storage::model::id::{KeyId, TenantId, TriggerId};
-use storage::model::memory::{MemoryRecord, MemoryType};
+use storage::model::id::{KeyId, MemoryId, TenantId, TriggerId};
+use storage::model::memory::MemoryType;
 use storage::model::score::Reading;
 use storage::model::trigger::SealedSecret;
 use storage::model::vector::ModelId;
 
-use crate::admission::budget::KeyBudget;
+use crate::admission::budget::{KeyBudget, KeyShare};
 use crate::admission::fair::FairPermits;
 use crate::error::ApiError;
 use crate::limits::{
@@ -134,7 +134,8 @@ pub(crate) struct Extractions {
     pub(super) waiting: Arc<KeyBudget>,
     pub(super) running: FairPermits,
     /// The prompts of turns that have not ended, by key and session. Both hooks of a turn reach one node.
-    pub(super) prompts: Cache<(KeyId, String), MemoryRecord>,
+    pub(super) prompts: Cache<(KeyId, String), (MemoryId, Arc<KeyShare>)>,
+    pub(super) open: Arc<KeyBudget>,
 }
 
 impl Extractions {
@@ -144,7 +145,8 @@ impl Extractions {
         let running = FairPermits::with_parts(at_once, at_once / 2, 1, wait);
         let prompts = Cache::builder().max_capacity(OPEN_TURNS_MAX).time_to_live(TURN_TIME_MAX);
         let waiting = KeyBudget::new(EXTRACTIONS_MAX);
-        Self { extractor, waiting, running, prompts: prompts.build() }
+        let open = KeyBudget::new(OPEN_TURNS_MAX as usize);
+        Self { extractor, waiting, running, prompts: prompts.build(), open }
     }
 }
 

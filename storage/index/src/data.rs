@@ -34,6 +34,9 @@ use crate::slots::Slots;
 use crate::terms::Terms;
 use crate::{CHUNK_ROWS, Slot, chunk_of, less, row_of};
 
+/// Memories in quarantine that are passed over beside one.
+const QUARANTINED_NEAR_MAX: usize = 32;
+
 /// Numbers of a tenant's records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
@@ -194,11 +197,14 @@ impl IndexData {
         let copied = |(age, slot): (&Age, &Slot)| (*age, *slot);
         // What waits in quarantine is next to nothing.
         let counts = |(_, slot): &(Age, Slot)| !self.row(*slot).attributes().is_quarantined();
-        let mut near: Vec<_> = before.map(copied).filter(counts).take(older).collect();
+        let near = |all: usize| all + QUARANTINED_NEAR_MAX;
+        let before = before.map(copied).take(near(older)).filter(counts).take(older);
+        let after = after.map(copied).take(near(newer)).filter(counts).take(newer);
+        let mut near: Vec<_> = before.collect();
         near.reverse();
         let place = near.len();
         near.push(((at, id), slot));
-        near.extend(after.map(copied).filter(counts).take(newer));
+        near.extend(after);
         Some((near, place))
     }
 

@@ -2,6 +2,7 @@
 
 use model::bounded::bounded;
 use model::duplicate::OnDuplicate;
+use model::guard::GuardMark;
 use model::heat::Anchor;
 use model::journal::EventKind;
 use model::memory::{Memory, MemoryRecord};
@@ -67,12 +68,14 @@ fn create(context: &mut Context<'_>, new: &NewMemory, at: Option<usize>) -> Deci
         let waits = Rejection::WrongState("what waits in quarantine replaces no memory".into());
         let is_known = is_reviewed_text(&present.memory, new);
         reject_if(new.guard.is_quarantined() && !is_known, waits)?;
-        if is_known {
-            let now = Touched::Memory(Box::new(present));
-            return Ok(TouchedMemory { id: new.id, is_duplicate: true, now });
-        }
         let id = present.id;
-        let record = memory::replace(context, present, new)?;
+        let record = match is_known {
+            true => {
+                let known = NewMemory { guard: GuardMark::default(), ..new.clone() };
+                memory::replace(context, present, &known)?
+            }
+            false => memory::replace(context, present, new)?,
+        };
         return Ok(TouchedMemory {
             id,
             is_duplicate: true,

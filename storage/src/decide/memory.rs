@@ -13,7 +13,6 @@ use model::times::{Times, TimesPatch};
 use model::tombstone::ValueHash;
 use model::trigger::TriggerEvent;
 use model::vector::Vector;
-use model::versions::Versions;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
@@ -41,7 +40,7 @@ pub struct UpdateMemory {
     /// The memory.
     pub id: MemoryId,
     /// What changes.
-    pub patch: MemoryPatch,
+    pub patch: Box<MemoryPatch>,
 }
 
 impl TenantRule for UpdateMemory {
@@ -64,8 +63,9 @@ impl TenantRule for UpdateMemory {
 pub struct UpdateMemories {
     /// The memories.
     pub ids: Vec<MemoryId>,
-    /// What changes.
-    pub patch: MemoryPatch,
+    /// What changes: the same of all, as the rules of the guard for its namespace leave it.
+    #[serde(deserialize_with = "bounded::<BULK_MAX, _, _>")]
+    pub patches: Vec<MemoryPatch>,
 }
 
 impl TenantRule for UpdateMemories {
@@ -74,7 +74,11 @@ impl TenantRule for UpdateMemories {
     const AUDIT: TenantAudit<Self> = Some(Self::audit);
 
     fn decide(&self, context: &mut Context<'_>) -> Decided<Outcomes> {
-        for_each(context, &self.ids, |context, id| update(context, id, &self.patch).map(drop))
+        for_each(context, &self.ids, |context, id| {
+            let namespace = context.existing(id)?.memory.namespace;
+            let patch = self.patches.iter().find(|patch| patch.is_for(&namespace));
+            update(context, id, patch.ok_or(Rejection::GuardChanged)?).map(drop)
+        })
     }
 }
 
@@ -83,7 +87,7 @@ impl UpdateMemories {
         let fields = reply.map_or_else(Fields::new, |reply| {
             let mut fields = bulk::audited(&self.ids, reply);
             if !fields.is_empty() {
-                fields.extend(patch_fields(&self.patch));
+                fields.extend(self.patches.first().map(patch_fields).into_iter().flatten());
             }
             fields
         });
@@ -94,7 +98,7 @@ impl UpdateMemories {
 fn update(context: &mut Context<'_>, id: MemoryId, patch: &MemoryPatch) -> Decided<MemoryRecord> {
     let present = context.existing(id)?;
     // The texts were examined for the namespace and the texts that the memory then had.
-    let is_elsewhere = patch.examined_in.as_ref().is_some_and(|it| *it != present.memory.namespace);
+    let is_elsewhere = !patch.is_for(&present.memory.namespace);
     let differs = patch.moved.is_some_and(|tag| tag != Etag::of(&present.memory));
     reject_if(is_elsewhere || differs, Rejection::GuardChanged)?;
     let clears = patch.is_flagged == Some(false) && present.memory.guard.is_flagged();
@@ -119,8 +123,10 @@ fn update(context: &mut Context<'_>, id: MemoryId, patch: &MemoryPatch) -> Decid
         similar: &patch.similar,
     };
     let record = commit(context, present, change)?;
-    if patch.moved.is_some() && context.versions(id)? != Versions::default() {
-        context.push(Change::VersionsPut(context.tenant, id, Versions::default()));
+    let mut versions = context.versions(id)?;
+    if patch.moved.is_some() && !versions.past.is_empty() {
+        versions.past.clear();
+        context.push(Change::VersionsPut(context.tenant, id, versions));
     }
     Ok(record)
 }
@@ -143,9 +149,13 @@ pub(super) fn replace(
     new: &NewMemory,
 ) -> Decided<MemoryRecord> {
     let before = &present.memory;
+    let is_new_text = before.label != new.label
+        || before.key_points != new.key_points
+        || before.details != new.details;
     // Nothing is left of the text that waits. A flag stays until an admin clears it.
     let guard = match before.guard.is_quarantined() {
         true => new.guard,
+        false if is_new_text && !context.is_admin()? => before.guard.unreviewed().and(new.guard),
         false => before.guard.and(new.guard),
     };
     let memory = Memory {

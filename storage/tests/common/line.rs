@@ -74,7 +74,7 @@ impl Line {
             "verify" => return Command::of_cluster(Verify),
             "add-member" | "remove-member" => return Command::of_cluster(self.membership()),
             "create" => CreateMemories(vec![self.new_memory()]).into(),
-            "update" => UpdateMemory { id: self.id(), patch: self.patch() }.into(),
+            "update" => UpdateMemory { id: self.id(), patch: self.patch().into() }.into(),
             "delete" => DeleteMemory { id: self.id(), rejects: None }.into(),
             "tick" => AdvanceTick(None).into(),
             "restore" => RestoreMemories(self.ids()).into(),
@@ -87,7 +87,7 @@ impl Line {
                 }
                 .into()
             }
-            "update-each" => UpdateMemories { ids: self.ids(), patch: self.patch() }.into(),
+            "update-each" => UpdateMemories { ids: self.ids(), patches: vec![self.patch()] }.into(),
             "feedback" => {
                 GiveFeedback { id: self.id(), signal: by_name(&Signal::NAMED, &self.words[2]) }
                     .into()

@@ -155,7 +155,7 @@ impl World {
                     times: TimesPatch::default(),
                     ..MemoryPatch::default()
                 };
-                command(UpdateMemory { id, patch })
+                command(UpdateMemory { id, patch: patch.into() })
             }
             _ => command(DeleteMemory { id, rejects: None }),
         }
