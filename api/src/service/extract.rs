@@ -46,14 +46,16 @@ impl Session {
         let open = extractions.prompts.remove(&self.open_turn(session_id));
         let Some((prompt, _)) = open else { return };
         let Some(said) = self.let_in(&project, &clean(said)) else { return };
-        let place = extractions.waiting.take(Some(self.key_of_tenant()), 1);
+        let Ok(place) = extractions.waiting.take(Some(self.key_of_tenant()), 1) else {
+            return extractions.extractor.count_dropped();
+        };
         let background = Self { request: Arc::new(self.request.detached()), ..self.clone() };
         let turn = EndedTurn { project, prompt, session: session_entry(session_id), said };
         tokio::spawn(async move {
-            let turns = extractions.running.acquire(background.key_of_tenant());
-            let (Ok(_place), Some(_turn)) = (place, turns.await) else {
-                extractions.extractor.count_dropped();
-                return;
+            let _place = place;
+            let turn_of_key = extractions.running.acquire(background.key_of_tenant()).await;
+            let Some(_turn_of_key) = turn_of_key else {
+                return extractions.extractor.count_dropped();
             };
             if let Err(error) = background.extract(&*extractions.extractor, turn).await {
                 tracing::debug!(code = error.code, "the facts of a turn are not extracted");
