@@ -128,10 +128,12 @@ impl Reader {
         self.index(tenant).map(|index| index.read().coverage.counts()).unwrap_or_default()
     }
 
-    /// The rules of the guard of a tenant.
-    pub fn guard(&self, tenant: TenantId) -> Guard {
-        let index = self.index(tenant);
-        index.map(|index| index.read().tenant.guard.clone()).unwrap_or_default()
+    /// The rules of the guard of a tenant, unless they have the `known` version.
+    pub fn guard(&self, tenant: TenantId, known: Option<u64>) -> Option<Guard> {
+        let Some(index) = self.index(tenant) else { return Some(Guard::default()) };
+        let data = index.read();
+        let guard = &data.tenant.guard;
+        (known != Some(guard.version)).then(|| guard.clone())
     }
 
     /// The configuration of a tenant.

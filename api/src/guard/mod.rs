@@ -220,13 +220,21 @@ impl Default for Guards {
 }
 
 impl Guards {
-    pub(crate) fn of(&self, tenant: TenantId, guard: Guard) -> Arc<CompiledGuard> {
-        let known = self.0.get(&tenant).filter(|known| known.version == guard.version);
-        known.unwrap_or_else(|| {
-            let compiled = Arc::new(CompiledGuard::new(guard));
-            self.0.insert(tenant, Arc::clone(&compiled));
-            compiled
-        })
+    /// The rules of a tenant, which `read` returns unless they have the version that is known.
+    pub(crate) fn of(
+        &self,
+        tenant: TenantId,
+        read: impl FnOnce(Option<u64>) -> Option<Guard>,
+    ) -> Arc<CompiledGuard> {
+        let known = self.0.get(&tenant);
+        match (read(known.as_ref().map(|known| known.version)), known) {
+            (None, Some(known)) => known,
+            (guard, _) => {
+                let compiled = Arc::new(CompiledGuard::new(guard.unwrap_or_default()));
+                self.0.insert(tenant, Arc::clone(&compiled));
+                compiled
+            }
+        }
     }
 }
 

@@ -130,7 +130,7 @@ impl Session {
     /// The rules of the caller's tenant, as this node has them.
     pub(crate) fn guard(&self) -> Arc<CompiledGuard> {
         let tenant = self.caller.tenant;
-        self.service.guards.of(tenant, self.service.reader.guard(tenant))
+        self.service.guards.of(tenant, |known| self.service.reader.guard(tenant, known))
     }
 
     /// Examines all texts of a new memory.

@@ -20,7 +20,9 @@ use storage::{
 };
 
 use crate::error::{ApiError, ApiResult, ErrorKind};
-use crate::limits::{ALL_MAX, ALL_PAGE, BATCH_EMBED_AHEAD, RERANKED, RERANKED_BYTES_MAX};
+use crate::limits::{
+    ALL_MAX, ALL_PAGE, BATCH_EMBED_AHEAD, RERANKED, RERANKED_BYTES_MAX, SMALL_WRITE_BYTES_MAX,
+};
 use crate::service::node::{Reranker, TextRole};
 use crate::service::writes::WriteResult;
 use crate::service::{Session, components};
@@ -46,9 +48,13 @@ impl Session {
                 false => error,
             })
         };
-        let new = tokio::task::block_in_place(|| {
-            new.into_iter().enumerate().map(examine).collect::<ApiResult<Vec<_>>>()
-        })?;
+        let examine_all =
+            || new.into_iter().enumerate().map(examine).collect::<ApiResult<Vec<_>>>();
+        // A short text takes microseconds: less than to leave the worker.
+        let new = match bytes > SMALL_WRITE_BYTES_MAX {
+            true => tokio::task::block_in_place(examine_all)?,
+            false => examine_all()?,
+        };
         let new = new.into_iter().map(|new| self.prepare(new));
         let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;
         self.submit_examined(CreateMemories(new), Some(guard.version)).await
