@@ -72,6 +72,32 @@ pub struct NewMemory {
 }
 
 impl NewMemory {
+    /// A memory with a text, and nothing else of its own. Its vector is to come.
+    pub fn of_text(id: MemoryId, label: String, namespace: String, origin: Origin) -> Self {
+        Self {
+            id,
+            label,
+            memory_type: MemoryType::Episodic,
+            namespace,
+            decay_class: DecayClass::Normal,
+            is_pinned: false,
+            min_heat: 0.0,
+            initial_heat: 1.0,
+            key_points: Vec::new(),
+            vector: Vector::default(),
+            suggestions: Vec::new(),
+            supersedes: None,
+            on_duplicate: None,
+            origin,
+            folds: Vec::new(),
+            details: None,
+            times: Times::default(),
+            external_id: None,
+            guard: GuardMark::default(),
+            unless_rejected: Vec::new(),
+        }
+    }
+
     /// Its row at the time `now` of its creation.
     pub fn memory(&self, now: Timestamp) -> Memory {
         Memory {

@@ -53,6 +53,11 @@ async fn named_memory_is_created_once() {
     put(1, ("If-Match", &tag(&created)), "lost").await.assert_error(412, "condition_failed");
     assert_ne!(tag(&replaced), tag(&created));
     assert_eq!(replaced.ok()["label"], "second");
+    // A fold returns one memory too.
+    let ids = cluster.store_each(["one", "two"].map(labelled)).await;
+    let fold = json!({"ids": ids, "label": "one and two"});
+    let folded = cluster.send(Method::POST, "/agent/consolidation/fold", &fold).await;
+    assert_eq!((folded.status.as_u16(), tag(&folded).len()), (201, 18));
     put(2, ("If-None-Match", "\"a\""), "lost").await.assert_error(412, "condition_failed");
 }
 

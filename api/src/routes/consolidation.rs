@@ -4,12 +4,10 @@ use serde::Deserialize;
 use storage::model::details::{Details, TAGS_MAX};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::edge::SUPERSEDED_MAX;
-use storage::model::guard::GuardMark;
 use storage::model::id::MemoryId;
 use storage::model::memory::FoldReason;
 use storage::model::memory::Origin;
 use storage::model::memory::{KEY_POINTS_MAX, MemoryRecord};
-use storage::model::vector::Vector;
 use storage::{FoldGroup, TierFilter, command};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -18,6 +16,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::prelude::*;
 use crate::requests::values::Items;
 use crate::responses::memory::{Memory, MemoryOrDeleted};
+use crate::routes::memories::respond_one;
 
 /// Which memories to group.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -73,28 +72,19 @@ impl Fold {
         let folds = self.ids()?;
         let first = &sources.first().ok_or_else(ApiError::internal)?.memory;
         let is_pinned = sources.iter().any(|source| source.memory.is_pinned);
+        let id = MemoryId(Uuid::now_v7().into_bytes());
         Ok(storage::NewMemory {
-            id: MemoryId(Uuid::now_v7().into_bytes()),
-            label: self.label.0,
             memory_type: self.memory_type.map_or(first.memory_type, |it| it.0),
-            namespace: first.namespace.clone(),
             decay_class: first.decay_class,
             is_pinned,
             min_heat: sources.iter().map(|source| source.memory.min_heat).fold(0.0, f32::max),
             // It becomes as hot as the hottest source.
             initial_heat: 0.0,
             key_points: self.key_points.map_or_else(|| key_points(sources), |it| it.0),
-            vector: Vector::default(),
-            suggestions: Vec::new(),
-            supersedes: None,
             on_duplicate: Some(OnDuplicate::Allow),
-            origin,
             folds,
             details: details(sources),
-            times: storage::model::times::Times::default(),
-            external_id: None,
-            guard: GuardMark::default(),
-            unless_rejected: Vec::new(),
+            ..storage::NewMemory::of_text(id, self.label.0, first.namespace.clone(), origin)
         })
     }
 }
@@ -207,9 +197,7 @@ pub(crate) async fn fold_memories(
     let new = body.into_memory(&sources, origin.of(&session.caller))?;
     let done = session.create_memories(vec![new]).await?;
     session.request.set_created(done.value.created());
-    let memory = done.value.memories.into_iter().next().ok_or_else(ApiError::internal)?;
-    let body = WithNotifications::new(memory.into(), &done.notifications);
-    Ok(Success { status: StatusCode::CREATED, freshness: done.freshness, body })
+    respond_one(&session, done, StatusCode::CREATED)
 }
 
 /// Delete a memory that was folded from others, and restore those.

@@ -9,12 +9,11 @@ use std::sync::LazyLock;
 use jiff::tz::TimeZone;
 use storage::model::details::{Details, MetadataEntry};
 use storage::model::duplicate::OnDuplicate;
-use storage::model::guard::{GuardAction, GuardMark, GuardRule};
+use storage::model::guard::{GuardAction, GuardRule};
 use storage::model::id::MemoryId;
-use storage::model::memory::{DecayClass, MemoryRecord, MemoryType, Origin};
+use storage::model::memory::{MemoryRecord, Origin};
 use storage::model::tenant::Role;
 use storage::model::times::Times;
-use storage::model::vector::Vector;
 use storage::text::tokenizer::words;
 use storage::{Condition, Filter, NewMemory, Touched};
 use uuid::Uuid;
@@ -170,31 +169,18 @@ impl Session {
             client: None,
             tool: Some("hook".to_owned()),
         };
+        let (id, namespace) = (MemoryId(Uuid::now_v7().into_bytes()), project.namespace.clone());
         let new = NewMemory {
-            id: MemoryId(Uuid::now_v7().into_bytes()),
-            label,
-            memory_type: MemoryType::Episodic,
-            namespace: project.namespace.clone(),
-            decay_class: DecayClass::Normal,
-            is_pinned: false,
-            min_heat: 0.0,
             initial_heat: HEAT,
-            key_points: Vec::new(),
-            vector: Vector::default(),
-            suggestions: Vec::new(),
-            supersedes: None,
             on_duplicate: Some(OnDuplicate::Merge),
-            origin,
-            folds: Vec::new(),
             details: Details { tags, metadata: session.into_iter().collect() }.some(),
             times: Times {
                 ttl_seconds: Some(KEPT_SECONDS),
                 refresh_on_read: true,
                 ..Times::default()
             },
-            external_id: None,
-            guard: GuardMark::default(),
             unless_rejected,
+            ..NewMemory::of_text(id, label, namespace, origin)
         };
         match self.create_memories(vec![new]).await {
             Ok(done) => {

@@ -8,12 +8,9 @@ use std::sync::Arc;
 
 use storage::model::details::{Details, MetadataEntry};
 use storage::model::duplicate::OnDuplicate;
-use storage::model::guard::GuardMark;
 use storage::model::id::{KeyId, MemoryId};
-use storage::model::memory::{DecayClass, Memory, MemoryRecord, Origin};
+use storage::model::memory::{Memory, MemoryRecord, Origin};
 use storage::model::tenant::Role;
-use storage::model::times::Times;
-use storage::model::vector::Vector;
 use storage::{Condition, Filter, NewMemory, SearchRequest};
 use uuid::Uuid;
 
@@ -148,27 +145,14 @@ impl Session {
             client: None,
             tool: Some("extractor".to_owned()),
         };
+        let id = MemoryId(Uuid::now_v7().into_bytes());
         Ok(NewMemory {
-            id: MemoryId(Uuid::now_v7().into_bytes()),
             unless_rejected: vec![self.value_hash(&namespace, &label)],
-            label,
             memory_type: fact.memory_type,
-            namespace,
-            decay_class: DecayClass::Normal,
-            is_pinned: false,
-            min_heat: 0.0,
-            initial_heat: 1.0,
-            key_points: Vec::new(),
-            vector: Vector::default(),
-            suggestions: Vec::new(),
             supersedes: replaced.map(|record| record.id),
             on_duplicate: Some(OnDuplicate::Merge),
-            origin,
-            folds: Vec::new(),
             details: Details { tags: vec![EXTRACTED.to_owned()], metadata }.some(),
-            times: Times::default(),
-            external_id: None,
-            guard: GuardMark::default(),
+            ..NewMemory::of_text(id, label, namespace, origin)
         })
     }
 }
