@@ -203,22 +203,21 @@ async fn log_is_applied_to_entry_or_time() {
     assert_damage_is_found(&cluster, place.path()).await;
 }
 
-/// A segment is lost, then another one damaged.
+/// A segment is lost, then another one damaged: the last two, which follow the newest backup.
 async fn assert_damage_is_found(cluster: &Cluster, place: &Path) {
     let all = segments(place);
-    let lost = std::fs::read(&all[0]).unwrap();
-    assert!(all.len() > 1, "{all:?}");
-    std::fs::remove_file(&all[0]).unwrap();
+    let [.., lost, damaged] = &all[..] else { panic!("{all:?}") };
+    let content = std::fs::read(lost).unwrap();
+    std::fs::remove_file(lost).unwrap();
     let (succeeded, text) = check(cluster, place).await;
     assert!(!succeeded && text.contains("of the log is absent"), "{text}");
     let (succeeded, text) = restore(cluster, place, &[]).await;
     assert!(!succeeded && text.contains("`--at"), "{text}");
     std::fs::remove_dir_all(cluster.folder().join("restored")).unwrap();
-    std::fs::write(&all[0], &lost).unwrap();
-    let mut bytes = std::fs::read(&all[1]).unwrap();
-    let last = bytes.len() - 1;
-    bytes[last] ^= 1;
-    std::fs::write(&all[1], bytes).unwrap();
+    std::fs::write(lost, content).unwrap();
+    let mut bytes = std::fs::read(damaged).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(damaged, bytes).unwrap();
     for (succeeded, text) in [check(cluster, place).await, restore(cluster, place, &[]).await] {
         assert!(!succeeded && text.contains("its hash is another one"), "{text}");
     }
