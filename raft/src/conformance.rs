@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::fault::Fault;
 use crate::log::store::{LogStore, purged_index};
+use crate::machine::ThisMachine;
 use crate::state_machine::{Snapshots, StateMachine};
 use crate::timings::Timings;
 use crate::types::TypeConfig;
@@ -23,10 +24,13 @@ impl StoreBuilder<TypeConfig, LogStore, StateMachine, TempDir> for Builder {
         let (log, timings) = (Arc::new(log), Timings::default());
         // Never closed: RocksDB aborts a process that exits while a thread closes it.
         std::mem::forget(Arc::clone(&log));
-        let store = LogStore::open(log, folder.path(), Fault::default(), &timings).unwrap();
+        let (fault, machine) = (Fault::default(), ThisMachine::shared());
+        let store =
+            LogStore::open(log, folder.path(), fault, &timings, Arc::clone(&machine)).unwrap();
         let snapshots = Snapshots::open(folder.path()).unwrap();
         let machine =
-            StateMachine::new(writer, None, snapshots, Fault::default(), &timings).unwrap();
+            StateMachine::new(writer, None, snapshots, Fault::default(), &timings, machine)
+                .unwrap();
         Ok((folder, store, machine))
     }
 }

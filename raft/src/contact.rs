@@ -23,9 +23,9 @@
 //!
 //! # Delay
 //! The age in a message is correct only at the time of sending. A slow network or a paused
-//! process delivers a message late, and the follower would report too little staleness. The
-//! monotonic clocks of two machines run at almost the same rate. Arrival time minus sending
-//! time is therefore a constant plus the delay. The excess over the minimum of the last one to
+//! process delivers a message late, and the follower would report too little staleness. The boot
+//! times of two machines advance at almost the same rate, also while one of them is suspended.
+//! Arrival time minus sending time is therefore a constant plus the delay. The excess over the minimum of the last one to
 //! two minutes counts as delay. This is the base-delay filter of LEDBAT (RFC 6817).
 //!
 //! Invariant: the reported staleness is never below the real one, apart from the usual network
@@ -33,14 +33,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use storage::model::id::Timestamp;
 use storage::model::release::Release;
 
-use crate::system_clock::{AppliedStamp, ClockReading};
+use crate::machine::ClockReading;
+use crate::system_clock::AppliedStamp;
 use crate::types::NodeId;
 
 /// Age after which a wall-clock sample is ignored. The clock of a node that is down counts for
@@ -60,8 +61,8 @@ pub(crate) struct Condition {
     pub(crate) wall_clock: Timestamp,
     /// Random id of this incarnation of the sender's process.
     pub(crate) boot: u64,
-    /// Microseconds since that process started, by its monotonic clock.
-    pub(crate) since_boot_micros: u64,
+    /// The boot time of its machine, in microseconds.
+    pub(crate) boottime_micros: u64,
     /// Whether its disk has less free space than its reserve.
     pub(crate) disk_full: bool,
     /// Whether another node should lead (`membership/unfit.rs`).
@@ -75,7 +76,6 @@ const RETURNS_OF_TWO: u32 = 4;
 
 /// The contact of this node with its peers.
 pub(crate) struct Contact {
-    started_at: Instant,
     boot: u64,
     disk_full: AtomicBool,
     is_unfit: AtomicBool,
@@ -116,16 +116,15 @@ impl Contact {
     /// `boot` is a random id of this incarnation of the process.
     pub(crate) fn new(boot: u64) -> Self {
         let (disk_full, is_unfit, state) = Default::default();
-        Self { started_at: Instant::now(), boot, disk_full, is_unfit, state }
+        Self { boot, disk_full, is_unfit, state }
     }
 
     /// The condition of this node, for a message that is sent now.
-    pub(crate) fn condition(&self, wall_clock: Timestamp) -> Condition {
-        let since_boot_micros = micros(self.started_at.elapsed());
+    pub(crate) fn condition(&self, now: ClockReading) -> Condition {
         Condition {
-            wall_clock,
+            wall_clock: now.wall_clock,
             boot: self.boot,
-            since_boot_micros,
+            boottime_micros: u64::try_from(now.boottime.as_micros()).unwrap_or(u64::MAX),
             disk_full: self.disk_full.load(Ordering::Relaxed),
             is_unfit: self.is_unfit.load(Ordering::Relaxed),
             release: Release::own(),
@@ -180,9 +179,8 @@ impl Contact {
 
     /// Returns also whether two processes turn out to send as `node`.
     fn record(&self, node: NodeId, condition: Condition, boottime: Duration) -> (Duration, bool) {
-        let now = Instant::now();
-        let arrived_micros = i64::try_from(micros(now - self.started_at)).unwrap_or(i64::MAX);
-        let sent_micros = i64::try_from(condition.since_boot_micros).unwrap_or(i64::MAX);
+        let arrived_micros = i64::try_from(boottime.as_micros()).unwrap_or(i64::MAX);
+        let sent_micros = i64::try_from(condition.boottime_micros).unwrap_or(i64::MAX);
         let mut state = self.state.lock();
         let last = state.peers.remove(&node);
         let (mut former_boot, mut returns) =
@@ -195,8 +193,8 @@ impl Contact {
         let are_two = returns == RETURNS_OF_TWO && last.as_ref().is_some_and(is_other);
         let last = last.filter(|peer| !is_other(peer));
         let mut delay =
-            last.map_or_else(|| DelayFilter::new(condition.boot, now), |peer| peer.delay);
-        let excess = delay.record(arrived_micros.saturating_sub(sent_micros), now);
+            last.map_or_else(|| DelayFilter::new(condition.boot, boottime), |peer| peer.delay);
+        let excess = delay.record(arrived_micros.saturating_sub(sent_micros), boottime);
         let Condition { wall_clock, disk_full, is_unfit, release, .. } = condition;
         let sampled_at = boottime;
         let peer = PeerCondition {
@@ -264,29 +262,26 @@ impl Contact {
         last.map(|at| boottime.saturating_sub(at))
     }
 
-    /// Records that a leader, acknowledged by a quorum at `as_of`, had the commit index
-    /// `commit`. This node has applied the log up to `applied`.
-    pub(crate) fn record_commit(&self, commit: u64, as_of: Instant, applied: u64) {
+    /// Records that a leader, acknowledged by a quorum at the local boot time `as_of`, had the commit
+    /// index `commit`. This node has applied the log up to `applied`.
+    pub(crate) fn record_commit(&self, commit: u64, as_of: Duration, applied: u64) {
         let mut state = self.state.lock();
         state.freshness.as_of(applied);
         state.freshness.record_commit(commit, as_of);
     }
 
-    /// Time since the state, applied up to `applied`, was last confirmed as the newest, without
-    /// suspensions of the machine; `None` if it never was in this process.
-    pub(crate) fn staleness(&self, applied: u64) -> Option<Duration> {
-        self.state.lock().freshness.as_of(applied).map(|as_of| as_of.elapsed())
+    /// Time from when the state, applied up to `applied`, was last confirmed as the newest, to
+    /// `boottime`; `None` if it never was in this process.
+    pub(crate) fn staleness(&self, applied: u64, boottime: Duration) -> Option<Duration> {
+        let as_of = self.state.lock().freshness.as_of(applied)?;
+        Some(boottime.saturating_sub(as_of))
     }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The base-delay filter for messages of one peer process.
 struct DelayFilter {
     boot: u64,
-    window_start: Instant,
+    window_start: Duration,
     /// Smallest clock difference of this window, in microseconds.
     minimum: i64,
     /// That of the previous window.
@@ -294,13 +289,13 @@ struct DelayFilter {
 }
 
 impl DelayFilter {
-    fn new(boot: u64, now: Instant) -> Self {
+    fn new(boot: u64, now: Duration) -> Self {
         Self { boot, window_start: now, minimum: i64::MAX, previous_minimum: i64::MAX }
     }
 
     /// Records a difference of arrival and sending time. Returns its excess over the minimum.
-    fn record(&mut self, difference_micros: i64, now: Instant) -> Duration {
-        if now.duration_since(self.window_start) > DELAY_WINDOW {
+    fn record(&mut self, difference_micros: i64, now: Duration) -> Duration {
+        if now.saturating_sub(self.window_start) > DELAY_WINDOW {
             self.window_start = now;
             self.previous_minimum = self.minimum;
             self.minimum = i64::MAX;
@@ -315,16 +310,15 @@ impl DelayFilter {
 /// The latest time at which the applied state was confirmed as the newest.
 #[derive(Default)]
 struct Freshness {
-    as_of: Option<Instant>,
+    as_of: Option<Duration>,
     /// Commit indexes that are not applied yet, each with its `as_of`. Both are ascending.
-    pending: VecDeque<(u64, Instant)>,
+    pending: VecDeque<(u64, Duration)>,
 }
 
 impl Freshness {
-    fn record_commit(&mut self, commit: u64, as_of: Instant) {
+    fn record_commit(&mut self, commit: u64, as_of: Duration) {
         let last = self.pending.back();
-        let spaced =
-            last.is_none_or(|(_, at)| as_of.saturating_duration_since(*at) >= PENDING_SPACING);
+        let spaced = last.is_none_or(|(_, at)| as_of.saturating_sub(*at) >= PENDING_SPACING);
         let ascending = last.is_none_or(|(index, _)| commit >= *index);
         // A full queue keeps the oldest entries, because those are applied first.
         if spaced && ascending && self.pending.len() < PENDING_MAX {
@@ -332,7 +326,7 @@ impl Freshness {
         }
     }
 
-    fn as_of(&mut self, applied: u64) -> Option<Instant> {
+    fn as_of(&mut self, applied: u64) -> Option<Duration> {
         while let Some((commit, as_of)) = self.pending.front() {
             if *commit > applied {
                 break;
@@ -362,6 +356,7 @@ mod tests {
         let at = |seconds, boottime| ClockReading {
             wall_clock: Timestamp(seconds * SECOND),
             boottime: Duration::from_secs(boottime),
+            monotonic: Duration::from_secs(boottime),
         };
         let median = |voters: &[NodeId], own| {
             contact.samples(voters, 1, own).map(|samples| median(&samples).0 / SECOND)
@@ -406,30 +401,27 @@ mod tests {
 
     #[test]
     fn freshness_starts_when_the_commit_is_applied() {
-        let contact = Contact::new(7);
-        assert_eq!(contact.staleness(9), None);
-        let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
-        contact.record_commit(5, ago(9), 0);
-        contact.record_commit(8, ago(3), 0);
-        assert_eq!(contact.staleness(4), None, "no recorded commit is applied yet");
-        assert!(contact.staleness(5).unwrap() >= Duration::from_secs(9));
-        let staleness = contact.staleness(8).unwrap();
-        assert!(staleness >= Duration::from_secs(3) && staleness < Duration::from_secs(4));
+        let (contact, at) = (Contact::new(7), Duration::from_secs);
+        assert_eq!(contact.staleness(9, at(10)), None);
+        contact.record_commit(5, at(1), 0);
+        contact.record_commit(8, at(7), 0);
+        assert_eq!(contact.staleness(4, at(10)), None, "no recorded commit is applied yet");
+        assert_eq!(contact.staleness(5, at(10)), Some(at(9)));
+        assert_eq!(contact.staleness(8, at(10)), Some(at(3)));
     }
 
     #[test]
     fn freshness_advances_without_reads() {
         let contact = Contact::new(7);
-        let long_ago = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
         for beat in 0..=400_u32 {
-            contact.record_commit(9, long_ago + Duration::from_millis(150) * beat, 9);
+            contact.record_commit(9, Duration::from_millis(150) * beat, 9);
         }
-        assert!(contact.staleness(9).unwrap() < Duration::from_secs(1));
+        assert!(contact.staleness(9, Duration::from_secs(60)).unwrap() < Duration::from_secs(1));
     }
 
     #[test]
     fn late_messages_count_as_delayed() {
-        let now = Instant::now();
+        let now = Duration::from_secs(100);
         let mut delay = DelayFilter::new(1, now);
         assert_eq!(delay.record(-5_000_000, now), Duration::ZERO);
         assert_eq!(delay.record(-4_999_000, now), Duration::from_millis(1));

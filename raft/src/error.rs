@@ -92,11 +92,11 @@ pub enum StartError {
 /// submitter, which cancels it. A submitter that takes the claim is sure that the command has
 /// no effect.
 #[derive(Clone, Default)]
-pub(crate) struct Claim(Arc<AtomicBool>);
+pub struct Claim(Arc<AtomicBool>);
 
 impl Claim {
     /// True for the first caller only.
-    pub(crate) fn take(&self) -> bool {
+    pub fn take(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
     }
 }

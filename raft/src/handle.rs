@@ -12,6 +12,7 @@ use rustls::ClientConfig;
 use storage::Command;
 use storage::model::id::{TenantId, Timestamp};
 use tokio::runtime::Runtime;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Span;
 
@@ -20,7 +21,7 @@ use crate::fault::Fault;
 use crate::forward;
 use crate::grants::{Grant, GrantRequest};
 use crate::membership::operations::{Operations, is_responsive, status};
-use crate::network::client::causes;
+use crate::network::https::{Https, causes};
 use crate::operation::{ClusterStatus, OperateError, OperateResult, Operation, OperationResult};
 use crate::shared::{Shared, Totals};
 use crate::state_machine::SnapshotFolder;
@@ -47,20 +48,23 @@ enum Mode {
 struct Running {
     shared: Arc<Shared>,
     /// `None` after the shutdown.
-    threads: Mutex<Option<Threads>>,
+    host: Mutex<Option<Host>>,
 }
 
-/// The threads of raft: those of its runtime, and the executor's, which ends with raft.
-pub(crate) struct Threads {
-    pub(crate) runtime: Runtime,
-    pub(crate) executor: JoinHandle<()>,
+/// Where raft runs.
+pub(crate) enum Host {
+    /// In a runtime of its own, with the thread of the executor, which ends with raft, and the connections
+    /// to peers.
+    Process { runtime: Runtime, executor: Option<JoinHandle<()>>, https: Arc<Https> },
+    /// In the runtime of a simulation: its background tasks.
+    Simulation(Vec<AbortHandle>),
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         // A drop may run on another runtime, where waiting for this one would panic.
-        if let Some(threads) = self.threads.get_mut().take() {
-            threads.runtime.shutdown_background();
+        if let Some(Host::Process { runtime, .. }) = self.host.get_mut().take() {
+            runtime.shutdown_background();
         }
     }
 }
@@ -112,8 +116,8 @@ pub struct Status {
 }
 
 impl Handle {
-    pub(crate) fn running(shared: Arc<Shared>, threads: Threads) -> Self {
-        Self(Arc::new(Mode::Running(Running { shared, threads: Mutex::new(Some(threads)) })))
+    pub(crate) fn running(shared: Arc<Shared>, host: Host) -> Self {
+        Self(Arc::new(Mode::Running(Running { shared, host: Mutex::new(Some(host)) })))
     }
 
     /// A handle for a node that is quarantined for `reason`.
@@ -176,8 +180,11 @@ impl Handle {
     /// # Errors
     /// When the certificates are not usable. The previous ones stay in use.
     pub fn reload_peer_tls(&self, tls: &ClientConfig) -> Result<(), String> {
-        let Some(shared) = self.shared() else { return Ok(()) };
-        shared.peers.reload(tls).map_err(|error| causes(&error))
+        let Mode::Running(running) = &*self.0 else { return Ok(()) };
+        match &*running.host.lock() {
+            Some(Host::Process { https, .. }) => https.reload(tls).map_err(|error| causes(&error)),
+            Some(Host::Simulation(_)) | None => Ok(()),
+        }
     }
 
     /// Requests peers to end their connections to this node, and to open new ones.
@@ -233,8 +240,8 @@ impl Handle {
     /// it never was in this process.
     pub fn staleness(&self) -> Option<Duration> {
         let shared = self.shared()?;
-        let confirmed = shared.local.contact.staleness(*shared.applied.borrow());
-        let confirmed = confirmed.map(|elapsed| shared.local.clock.age(elapsed));
+        let boottime = shared.local.clock.read().boottime;
+        let confirmed = shared.local.contact.staleness(*shared.applied.borrow(), boottime);
         shared.leader_staleness().into_iter().chain(confirmed).min()
     }
 
@@ -380,17 +387,21 @@ impl Handle {
             Err(_) => tracing::warn!("raft does not respond: the node stops without it"),
         }
         running.shared.incoming.clear();
-        let threads = running.threads.lock().take();
-        if let Some(Threads { runtime, executor }) = threads {
-            // Blocks until the threads end, so it must not run on a thread of an async runtime.
-            let stopped = tokio::task::spawn_blocking(|| {
-                runtime.shutdown_timeout(STOP_TIMEOUT);
-                // Its panic was reported.
-                drop(executor.join());
-            });
-            if timeout(2 * STOP_TIMEOUT, stopped).await.is_err() {
-                tracing::warn!("the executor does not end: the node stops without it");
+        let host = running.host.lock().take();
+        match host {
+            Some(Host::Process { runtime, executor, .. }) => {
+                // Blocks until the threads end, so it must not run on a thread of an async runtime.
+                let stopped = tokio::task::spawn_blocking(|| {
+                    runtime.shutdown_timeout(STOP_TIMEOUT);
+                    // Its panic was reported.
+                    drop(executor.map(JoinHandle::join));
+                });
+                if timeout(2 * STOP_TIMEOUT, stopped).await.is_err() {
+                    tracing::warn!("the executor does not end: the node stops without it");
+                }
             }
+            Some(Host::Simulation(tasks)) => tasks.iter().for_each(AbortHandle::abort),
+            None => {}
         }
         running.shared.log.close();
     }

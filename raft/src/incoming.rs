@@ -27,6 +27,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use crate::fault::Fault;
+use crate::machine::{Machine, run_blocking};
 use crate::state_machine::{Opened, SnapshotFolder, Snapshots, snapshot_meta};
 use crate::types::{LogId, SnapshotMeta};
 
@@ -117,9 +118,10 @@ impl Opening {
         meta: &SnapshotMeta,
         folder: &SnapshotFolder,
         fault: &Fault,
+        machine: &dyn Machine,
     ) -> Option<Received> {
         let (receiver, path) = (Arc::clone(&self.receiver), folder.path.clone());
-        let received = match tokio::task::spawn_blocking(move || receiver.open(&path)).await {
+        let received = match run_blocking(machine, move || receiver.open(&path)).await {
             Ok(Ok(received)) => received,
             Ok(Err(error)) => {
                 fault.report_storage(&error);

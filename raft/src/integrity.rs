@@ -15,9 +15,9 @@ use storage::{RowFaults, VerifyMark, VerifyResult};
 use tokio::time::Instant;
 
 use crate::membership::operations::Operations;
-use crate::network::client::Channel;
 use crate::network::identity::LocalNode;
 use crate::network::message::{Rpc, RpcResponse};
+use crate::network::transport::Channel;
 use crate::operation::{Hash, HashStatus, MemberStatus, OperateResult, Verification};
 use crate::shared::Shared;
 use crate::types::NodeId;

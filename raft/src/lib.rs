@@ -31,6 +31,7 @@ mod incoming;
 mod integrity;
 mod leader;
 mod log;
+mod machine;
 mod membership;
 mod network;
 mod operation;
@@ -40,6 +41,7 @@ mod segment;
 mod server;
 mod shared;
 mod shared_use;
+pub mod simulation;
 mod span;
 mod state_machine;
 mod system_clock;
@@ -47,8 +49,9 @@ mod timings;
 mod types;
 mod writer_thread;
 
+use std::fmt::Display;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -60,6 +63,7 @@ use openraft::{Config, SnapshotPolicy};
 use rustls::ClientConfig;
 use storage::model::cluster::Incarnation;
 use storage::{Log, Writer};
+use tokio::task::AbortHandle;
 
 pub use error::{Outcome, ReadError, StartError, SubmitError, SubmitResult};
 pub use fault::Fault;
@@ -68,8 +72,8 @@ pub use handle::{Handle, NodeRole, Status};
 pub use log::store::purged_index;
 pub use membership::bootstrap::{Founder, bootstrap, founders};
 pub use membership::maintenance::LogCompaction;
-pub use network::client::causes;
 pub use network::connection::CALLS_MAX;
+pub use network::https::causes;
 pub use operation::{
     ClockStatus, ClusterStatus, MemberRole, MemberStatus, OperateError, Operation, OperationResult,
     Verification,
@@ -83,16 +87,19 @@ pub use timings::Timings;
 pub use types::{NodeId, is_address};
 
 use contact::Contact;
-use handle::Threads;
+use handle::Host;
 use incoming::Incoming;
 use leader::executor::Executor;
 use log::store::LogStore;
+use machine::{Machine, ThisMachine};
 use membership::{feature_level, maintenance, unfit};
 use network::Network;
 use network::client::Peers;
+use network::https::Https;
 use network::identity::LocalNode;
 use network::log_throttle::LogThrottle;
 use network::message::ENTRIES_MAX;
+use network::transport::Transport;
 use server::{Server, router};
 use shared::{Shared, Timers};
 use state_machine::{Raft, Snapshots, StateMachine};
@@ -146,94 +153,122 @@ pub fn start(
     writer: Writer,
     log: Log,
 ) -> Result<Handle, StartError> {
-    if let Some(reason) = integrity::quarantine_reason(data)? {
-        return Err(StartError::Quarantined(reason));
-    }
-    let (config, timings) = (config(settings)?, Timings::default());
-    let (log, fault, reader) = (Arc::new(log), Fault::default(), writer.reader().clone());
-    let log_store = LogStore::open(Arc::clone(&log), data, fault.clone(), &timings)?;
-    let snapshots = Snapshots::open(data)?;
-    let incoming = Incoming::new(snapshots.clone(), writer.receiver(), settings.disk_reserve);
-    let state_machine = StateMachine::new(
-        writer,
-        Some(log_store.writer.clone()),
-        snapshots,
-        fault.clone(),
-        &timings,
-    )?;
-    let applied = state_machine.applied.subscribe();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .thread_name("raft")
         .enable_all()
         .build()?;
-    let local = Arc::new(LocalNode {
-        node: settings.node,
-        incarnation: settings.incarnation,
-        reader,
-        clock: SystemClock::default(),
-        contact: Contact::new(settings.boot),
-        fault,
+    let https = Arc::new(Https::new(tls).map_err(certificate_error)?);
+    let parts = Parts {
+        settings: settings.clone(),
+        machine: ThisMachine::shared(),
+        transport: Arc::clone(&https) as Arc<dyn Transport>,
         data: data.to_owned(),
-    });
-    let peers = Peers::new(Arc::clone(&local), tls, timings).map_err(certificate_error)?;
-    let (peers, silence_max) = (Arc::new(peers), settings.heartbeat * SILENT_HEARTBEATS);
-    let network = Network { peers: Arc::clone(&peers), raft: Arc::default(), silence_max };
-    let (node, started_raft) = (settings.node, Arc::clone(&network.raft));
+        writer,
+        log,
+    };
     // The calling thread may belong to another runtime, where tokio's `block_on` would panic.
-    let raft =
-        futures::executor::block_on(runtime.spawn(async move {
-            Raft::new(node, config, network, log_store, state_machine).await
-        }));
-    // The fault latch has the storage error, which openraft's own error only repeats.
-    let raft = raft.expect("the start of raft does not panic").map_err(|fatal| {
-        StartError::Raft(local.fault.cause().unwrap_or_else(|| fatal.to_string()))
-    })?;
-    started_raft.get_or_init(|| raft.clone());
-    let timers = Timers { lease: settings.election_max, heartbeat: settings.heartbeat };
-    let shared = Arc::new(Shared::new(raft, peers, log, applied, incoming, timers));
-    for task in [
-        maintenance::run(Arc::clone(&shared), settings.compaction).boxed(),
-        integrity::run(Arc::clone(&shared), settings.verify_interval).boxed(),
-        leader::watch::run(Arc::clone(&shared)).boxed(),
-        unfit::run(Arc::clone(&shared)).boxed(),
-        feature_level::run(Arc::clone(&shared)).boxed(),
-        check_clock(Arc::clone(&shared)).boxed(),
-        Arc::clone(&shared).report_stop().boxed(),
-        Arc::clone(&shared).count_leaders().boxed(),
-        serve_peers(Arc::clone(&shared), serve).boxed(),
-    ] {
-        runtime.spawn(local.fault.guard(task));
-    }
-    let executor = start_executor(Arc::clone(&shared))?;
-    Ok(Handle::running(shared, Threads { runtime, executor }))
+    let started = futures::executor::block_on(runtime.spawn(run(parts)));
+    let Started { server, executor, .. } = started.expect("the start of raft does not panic")?;
+    let shared = Arc::clone(&server.shared);
+    runtime.spawn(shared.local.fault.guard(serve_peers(server, serve)));
+    Ok(Handle::running(shared, Host::Process { runtime, executor, https }))
 }
 
 fn certificate_error(error: reqwest::Error) -> StartError {
     StartError::Settings(format!("the peer certificates: {error}"))
 }
 
-/// Starts the executor on a thread of its own, since deciding reads the state, which may block. The
-/// thread ends with raft. A panic in it is a fault of the node.
-fn start_executor(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let run = move || {
-        let fault = shared.local.fault.clone();
-        runtime.block_on(fault.guard(Executor { shared }.run()));
+/// What a node consists of.
+pub(crate) struct Parts {
+    pub(crate) settings: Settings,
+    pub(crate) machine: Arc<dyn Machine>,
+    pub(crate) transport: Arc<dyn Transport>,
+    /// The data folder, with its engine and its log.
+    pub(crate) data: PathBuf,
+    pub(crate) writer: Writer,
+    pub(crate) log: Log,
+}
+
+/// A node that runs.
+pub(crate) struct Started {
+    pub(crate) server: Arc<Server>,
+    /// The thread of the executor, which ends with raft. `None` if it shares the caller's.
+    pub(crate) executor: Option<JoinHandle<()>>,
+    /// The background tasks.
+    pub(crate) tasks: Vec<AbortHandle>,
+}
+
+/// Starts the tasks of a node on the present runtime, without its peer listener.
+pub(crate) async fn run(parts: Parts) -> Result<Started, StartError> {
+    let Parts { settings, machine, transport, data, writer, log } = parts;
+    if let Some(reason) = integrity::quarantine_reason(&data)? {
+        return Err(StartError::Quarantined(reason));
+    }
+    let (config, timings) = (config(&settings)?, Timings::default());
+    let (log, fault, reader) = (Arc::new(log), Fault::default(), writer.reader().clone());
+    let (of_store, host) = (Arc::clone(&log), Arc::clone(&machine));
+    let log_store = LogStore::open(of_store, &data, fault.clone(), &timings, host)?;
+    let snapshots = Snapshots::open(&data)?;
+    let incoming = Incoming::new(snapshots.clone(), writer.receiver(), settings.disk_reserve);
+    let of_writer = Some(log_store.writer.clone());
+    let (stops, host) = (fault.clone(), Arc::clone(&machine));
+    let state_machine = StateMachine::new(writer, of_writer, snapshots, stops, &timings, host)?;
+    let applied = state_machine.applied.subscribe();
+    let local = Arc::new(LocalNode {
+        node: settings.node,
+        incarnation: settings.incarnation,
+        reader,
+        clock: SystemClock::new(Arc::clone(&machine)),
+        contact: Contact::new(settings.boot),
+        fault,
+        data,
+    });
+    let peers = Arc::new(Peers::new(Arc::clone(&local), transport, timings));
+    let silence_max = settings.heartbeat * SILENT_HEARTBEATS;
+    let network = Network { peers: Arc::clone(&peers), raft: Arc::default(), silence_max };
+    let started_raft = Arc::clone(&network.raft);
+    let raft = Raft::new(settings.node, config, network, log_store, state_machine).await;
+    // The fault latch has the storage error, which openraft's own error only repeats.
+    let failed = |fatal: &dyn Display| {
+        StartError::Raft(local.fault.cause().unwrap_or_else(|| fatal.to_string()))
     };
-    std::thread::Builder::new().name("executor".into()).spawn(run)
+    let raft = raft.map_err(|fatal| failed(&fatal))?;
+    started_raft.get_or_init(|| raft.clone());
+    let was_initialized = raft.is_initialized().await.map_err(|fatal| failed(&fatal))?;
+    let timers = Timers { lease: settings.election_max, heartbeat: settings.heartbeat };
+    let shared = Arc::new(Shared::new(raft, peers, log, applied, incoming, timers, machine));
+    let tasks = background_tasks(&shared, &settings);
+    let tasks = tasks.map(|task| tokio::spawn(local.fault.guard(task)).abort_handle()).collect();
+    // On a thread of its own, since deciding reads the state, which may block.
+    let executing = local.fault.guard(Executor { shared: Arc::clone(&shared) }.run());
+    let executor = shared.machine.start_thread("executor", executing.boxed())?;
+    let server = Server { shared, was_initialized, log_throttle: LogThrottle::default() };
+    Ok(Started { server: Arc::new(server), executor, tasks })
+}
+
+fn background_tasks(
+    shared: &Arc<Shared>,
+    settings: &Settings,
+) -> impl Iterator<Item = BoxFuture<'static, ()>> + use<> {
+    let shared = || Arc::clone(shared);
+    [
+        maintenance::run(shared(), settings.compaction).boxed(),
+        integrity::run(shared(), settings.verify_interval).boxed(),
+        leader::watch::run(shared()).boxed(),
+        unfit::run(shared()).boxed(),
+        feature_level::run(shared()).boxed(),
+        check_clock(shared()).boxed(),
+        shared().report_stop().boxed(),
+        shared().count_leaders().boxed(),
+    ]
+    .into_iter()
 }
 
 /// Serves the routes of the peer listener. Its end is a fault of the node.
-async fn serve_peers(shared: Arc<Shared>, serve: Serve) {
-    let fault = shared.local.fault.clone();
-    let was_initialized = match shared.raft.is_initialized().await {
-        Ok(was_initialized) => was_initialized,
-        Err(error) => return fault.report(&error),
-    };
-    let log_throttle = LogThrottle::default();
-    let routes = router(Server { shared, was_initialized, log_throttle });
-    if let Err(error) = serve(routes).await {
+async fn serve_peers(server: Arc<Server>, serve: Serve) {
+    let fault = server.shared.local.fault.clone();
+    if let Err(error) = serve(router(server)).await {
         fault.report(&format!("the peer listener failed: {error}"));
     }
 }

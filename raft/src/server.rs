@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, State};
@@ -20,14 +20,14 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::raft::TransferLeaderRequest;
 use storage::codec;
 use storage::model::cluster::GROUP;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::io::{StreamReader, SyncIoBridge};
 use tracing::Span;
 
 use crate::integrity::{hash_status, quarantine_if_diverged};
 use crate::leader::watch::{is_gone, leads};
+use crate::machine::run_blocking;
 use crate::membership::operations::Operations;
-use crate::network::client::Channel;
 use crate::network::connection::{PROTOCOL, serve};
 use crate::network::frame::Returned;
 use crate::network::install::{install, needs_files};
@@ -37,6 +37,7 @@ use crate::network::message::{
     SnapshotRpc,
 };
 use crate::network::transfer::{read_announcement, read_files};
+use crate::network::transport::Channel;
 use crate::shared::Shared;
 use crate::state_machine::SnapshotFolder;
 use crate::types::{LogId, NodeId};
@@ -63,13 +64,13 @@ const INCOMING: &str = "incoming";
 
 type RpcResult = Result<RpcResponse, PeerRejection>;
 
-pub(crate) fn router(server: Server) -> Router {
+pub(crate) fn router(server: Arc<Server>) -> Router {
     Router::new()
         .route(Channel::Raft.path(), get(open))
         .route(Channel::Forward.path(), get(open))
         // A snapshot is as large as the state. It is read as a stream with bounded buffers.
         .route(Channel::Snapshot.path(), post(snapshot).layer(DefaultBodyLimit::disable()))
-        .with_state(Arc::new(server))
+        .with_state(server)
 }
 
 /// Opens a connection for calls.
@@ -89,7 +90,7 @@ async fn open(
         let Ok(stream) = upgrade.await else { return };
         // The caller's certificate was checked with what was in use before.
         let closing = async { drop(reloads.changed().await) };
-        let run = |message| run_call(&server, message);
+        let run = |message| server.run_call(message);
         let served = serve(TokioIo::new(stream), run, closing).await;
         if let Err(error) = served.map_err(|error| error.to_string())
             && server.log_throttle.is_new(UNKNOWN_SENDER, INCOMING, &error)
@@ -101,34 +102,6 @@ async fn open(
     (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
 }
 
-/// Runs a call. After the timeout of its caller it is dropped.
-async fn run_call(server: &Server, message: Bytes) -> Returned {
-    let received_at = Instant::now();
-    let request = match codec::decode::<Request>(&message) {
-        Ok(request) => request,
-        Err(error) => {
-            if server.log_throttle.is_new(UNKNOWN_SENDER, INCOMING, &error) {
-                tracing::error!(%error, "unreadable message from a peer");
-            }
-            return Returned::NotRead(error.to_string());
-        }
-    };
-    let result = match server.accept(&request) {
-        Ok(delay) => {
-            let timeout = Duration::from_micros(request.timeout_micros).min(TIMEOUT_MAX);
-            let timing = Timing { received_at, delay, timeout };
-            let running = server.run(request.from.node, request.call, timing);
-            // Without the delay, which is an estimate: a wrong one must not drop calls of Raft.
-            match timeout_at((received_at + timeout).into(), running).await {
-                Ok(result) => result,
-                Err(_) => return Returned::Failed("timeout".into()),
-            }
-        }
-        Err(rejection) => Err(rejection),
-    };
-    Returned::Message(server.respond(result))
-}
-
 fn unavailable<E>(_: E) -> PeerRejection {
     PeerRejection::Unavailable
 }
@@ -137,6 +110,8 @@ fn unavailable<E>(_: E) -> PeerRejection {
 #[derive(Clone, Copy)]
 struct Timing {
     received_at: Instant,
+    /// The boot time when it was received.
+    boottime: Duration,
     /// Delay of the message before that, beyond the usual. See `contact.rs`.
     delay: Duration,
     timeout: Duration,
@@ -144,38 +119,50 @@ struct Timing {
 
 impl Timing {
     /// The end of a command or an operation. The caller's timeout began when it sent the request.
-    fn deadline(self) -> tokio::time::Instant {
+    fn deadline(self) -> Instant {
         let spent = self.delay.saturating_add(RESPONSE_MARGIN);
-        (self.received_at + self.timeout.saturating_sub(spent)).into()
+        self.received_at + self.timeout.saturating_sub(spent)
     }
 }
 
 async fn snapshot(State(server): State<Arc<Server>>, body: Body) -> HttpResponse {
     let bytes = body.into_data_stream().map_err(io::Error::other);
-    let input = SyncIoBridge::new(StreamReader::new(bytes));
-    let receiver = Arc::clone(&server);
-    let received = tokio::task::spawn_blocking(move || receiver.receive(input)).await;
-    match received {
-        Ok(Ok(Ok((call, folder)))) => {
-            server.log_throttle.clear(UNKNOWN_SENDER, Channel::Snapshot.name());
-            server.respond(server.install(&call, folder).await).into_response()
-        }
-        Ok(Ok(Err(rejection))) => server.respond(Err(rejection)).into_response(),
-        Ok(Err(error)) => {
-            // By its kind: its text may have numbers.
-            if server.log_throttle.is_new(UNKNOWN_SENDER, Channel::Snapshot.name(), &error.kind()) {
-                tracing::warn!(%error, "snapshot not received");
-            }
-            (StatusCode::BAD_REQUEST, error.to_string()).into_response()
-        }
-        Err(panic) => {
-            tracing::error!(%panic, "the receiver of a snapshot panicked");
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
-        }
+    match server.receive_snapshot(SyncIoBridge::new(StreamReader::new(bytes))).await {
+        Ok(response) => response.into_response(),
+        Err(error) => (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     }
 }
 
 impl Server {
+    /// Runs a call. After the timeout of its caller it is dropped.
+    pub(crate) async fn run_call(&self, message: Bytes) -> Returned {
+        let received_at = Instant::now();
+        let boottime = self.shared.local.clock.read().boottime;
+        let request = match codec::decode::<Request>(&message) {
+            Ok(request) => request,
+            Err(error) => {
+                if self.log_throttle.is_new(UNKNOWN_SENDER, INCOMING, &error) {
+                    tracing::error!(%error, "unreadable message from a peer");
+                }
+                return Returned::NotRead(error.to_string());
+            }
+        };
+        let result = match self.accept(&request) {
+            Ok(delay) => {
+                let timeout = Duration::from_micros(request.timeout_micros).min(TIMEOUT_MAX);
+                let timing = Timing { received_at, boottime, delay, timeout };
+                let running = self.run(request.from.node, request.call, timing);
+                // Without the delay, which is an estimate: a wrong one must not drop calls of Raft.
+                match timeout_at(received_at + timeout, running).await {
+                    Ok(result) => result,
+                    Err(_) => return Returned::Failed("timeout".into()),
+                }
+            }
+            Err(rejection) => Err(rejection),
+        };
+        Returned::Message(self.respond(result))
+    }
+
     fn respond(&self, result: RpcResult) -> Vec<u8> {
         let local = &self.shared.local;
         let (from, condition) = (local.peer_identity(), local.condition());
@@ -232,7 +219,7 @@ impl Server {
             Rpc::Submit { command, span } => {
                 let span = || span.map_or_else(Span::none, |it| it.submission(local.node));
                 let submitted = self.shared.submit(*command, deadline, span).await;
-                let is_shared = self.shared.used.node.is_shared(tokio::time::Instant::now());
+                let is_shared = self.shared.used.node.is_shared(Instant::now());
                 Ok(RpcResponse::Submitted(submitted, is_shared))
             }
             Rpc::Snapshot(_) => Err(PeerRejection::Unavailable),
@@ -253,7 +240,7 @@ impl Server {
                 Ok(RpcResponse::Gone(is_gone(&self.shared, leader, term).await))
             }
             Rpc::StateHash(mark) => {
-                let until = tokio::time::Instant::now() + HASH_TIMEOUT;
+                let until = Instant::now() + HASH_TIMEOUT;
                 Ok(RpcResponse::StateHash(hash_status(local, mark, until).await))
             }
         }
@@ -286,11 +273,38 @@ impl Server {
             (appended, quorum_status)
         {
             let age = Duration::from_micros(quorum_age_micros).saturating_add(timing.delay);
-            if let Some(as_of) = timing.received_at.checked_sub(age) {
+            if let Some(as_of) = timing.boottime.checked_sub(age) {
                 local.contact.record_commit(commit, as_of, position.index);
             }
         }
         Ok(RpcResponse::Appended(appended))
+    }
+
+    /// Receives and installs a snapshot. Returns the encoded response.
+    ///
+    /// # Errors
+    /// If it was not received: it has no effect.
+    pub(crate) async fn receive_snapshot(
+        self: Arc<Self>,
+        input: impl io::Read + Send + 'static,
+    ) -> io::Result<Vec<u8>> {
+        let (receiver, machine) = (Arc::clone(&self), &*self.shared.machine);
+        let received = run_blocking(machine, move || receiver.receive(input)).await.flatten();
+        let throttle = &self.log_throttle;
+        match received {
+            Ok(Ok((call, folder))) => {
+                throttle.clear(UNKNOWN_SENDER, Channel::Snapshot.name());
+                Ok(self.respond(self.install(&call, folder).await))
+            }
+            Ok(Err(rejection)) => Ok(self.respond(Err(rejection))),
+            Err(error) => {
+                // By its kind: its text may have numbers.
+                if throttle.is_new(UNKNOWN_SENDER, Channel::Snapshot.name(), &error.kind()) {
+                    tracing::warn!(%error, "snapshot not received");
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Reads a snapshot into a new folder, if this node needs its files. A drop of the handle removes

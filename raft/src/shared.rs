@@ -25,6 +25,7 @@ use crate::incoming::Incoming;
 use crate::leader::leading::Leading;
 use crate::leader::queue::QueuedCommand;
 use crate::leader::rates::Limits;
+use crate::machine::Machine;
 use crate::network::client::Peers;
 use crate::network::identity::LocalNode;
 use crate::shared_use::SharedUse;
@@ -60,6 +61,7 @@ pub(crate) struct Shared {
     pub(crate) used: Used,
     pub(crate) reported: Reported,
     pub(crate) incoming: Incoming,
+    pub(crate) machine: Arc<dyn Machine>,
 }
 
 /// Whether several tenants use a node.
@@ -137,6 +139,7 @@ impl Shared {
         applied: watch::Receiver<u64>,
         incoming: Incoming,
         timers: Timers,
+        machine: Arc<dyn Machine>,
     ) -> Self {
         Self {
             raft,
@@ -151,6 +154,7 @@ impl Shared {
             used: Used::default(),
             reported: Reported::default(),
             incoming,
+            machine,
         }
     }
 

@@ -36,6 +36,7 @@ use tokio::sync::watch;
 use crate::fault::Fault;
 use crate::log::record::{LogIdRecord, StoredMembershipRecord};
 use crate::log::writer::LogWriter;
+use crate::machine::{DiskStep, Machine, run_blocking};
 use crate::timings::{Steps, Timings};
 use crate::types::{Entry, LogId, SnapshotMeta, StoredMembership, TypeConfig};
 use crate::writer_thread::WriterThread;
@@ -55,6 +56,7 @@ pub(crate) struct StateMachine {
     pub(crate) applied: Arc<watch::Sender<u64>>,
     fault: Fault,
     passes: Steps,
+    machine: Arc<dyn Machine>,
 }
 
 impl StateMachine {
@@ -65,12 +67,13 @@ impl StateMachine {
         snapshots: Snapshots,
         fault: Fault,
         timings: &Timings,
+        machine: Arc<dyn Machine>,
     ) -> io::Result<Self> {
         let (reader, flusher) = (writer.reader().clone(), writer.flusher());
         let applied = Arc::new(watch::Sender::new(reader.position().index));
-        let writer = WriterThread::start(writer)?;
+        let writer = WriterThread::start(writer, Arc::clone(&machine))?;
         let passes = timings.apply.clone();
-        Ok(Self { writer, reader, flusher, log, snapshots, applied, fault, passes })
+        Ok(Self { writer, reader, flusher, log, snapshots, applied, fault, passes, machine })
     }
 }
 
@@ -140,7 +143,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
 
     async fn get_snapshot_builder(&mut self) -> Builder {
         let (flusher, fault) = (self.flusher.clone(), self.fault.clone());
-        Builder { flusher, snapshots: self.snapshots.clone(), fault }
+        let machine = Arc::clone(&self.machine);
+        Builder { flusher, snapshots: self.snapshots.clone(), fault, machine }
     }
 
     async fn install_snapshot(
@@ -260,13 +264,16 @@ pub(crate) struct Builder {
     pub(crate) flusher: Flusher,
     pub(crate) snapshots: Snapshots,
     pub(crate) fault: Fault,
+    pub(crate) machine: Arc<dyn Machine>,
 }
 
 impl RaftSnapshotBuilder<TypeConfig> for Builder {
     type SnapshotData = SnapshotState;
 
     async fn build_snapshot(&mut self) -> io::Result<Snapshot> {
-        let flushed = tokio::task::block_in_place(|| self.flusher.flush());
+        let (flusher, machine) = (self.flusher.clone(), &*self.machine);
+        machine.before(DiskStep::Flush).await.map_err(self.fault.fail())?;
+        let flushed = run_blocking(machine, move || flusher.flush()).await?;
         let position = flushed.map_err(self.fault.fail())?;
         let meta = snapshot_meta(&position).map_err(self.fault.fail())?;
         Ok(Snapshot { meta, snapshot: self.snapshots.next_folder().into() })

@@ -3,12 +3,13 @@
 //! steps are spans of traced commands.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
 use storage::span::child_of;
+use tokio::time::Instant;
 use tracing::Span;
 
 use crate::types::NodeId;

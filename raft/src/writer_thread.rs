@@ -2,30 +2,36 @@
 //! tasks, which send heartbeats, never do.
 
 use std::io;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use futures::FutureExt;
 use storage::{Error, Writer};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
-type Job = Box<dyn FnOnce(&mut Writer) + Send>;
+use crate::machine::{DiskStep, Machine};
+
+type Job = Box<dyn FnOnce(storage::Result<&mut Writer>) + Send>;
 
 /// The thread. A drop waits for its end, so that the engine is closed before the process ends.
 pub(crate) struct WriterThread {
     /// `None` during the drop. The caller waits for each job, so one has room.
-    jobs: Option<SyncSender<Job>>,
+    jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl WriterThread {
-    pub(crate) fn start(mut writer: Writer) -> io::Result<Self> {
-        let (jobs, queue) = sync_channel::<Job>(1);
-        let thread = std::thread::Builder::new().name("apply".into()).spawn(move || {
-            while let Ok(job) = queue.recv() {
-                job(&mut writer);
+    pub(crate) fn start(mut writer: Writer, machine: Arc<dyn Machine>) -> io::Result<Self> {
+        let (jobs, mut queue) = mpsc::channel::<Job>(1);
+        let host = Arc::clone(&machine);
+        let task = async move {
+            while let Some(job) = queue.recv().await {
+                let ready = machine.before(DiskStep::Apply).await;
+                job(ready.map(|()| &mut writer));
             }
-        })?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        };
+        let thread = host.start_thread("apply", task.boxed())?;
+        Ok(Self { jobs: Some(jobs), thread })
     }
 
     /// Runs `work` on the thread. After a panic in it, this call and all later ones fail.
@@ -36,13 +42,14 @@ impl WriterThread {
         let (sender, result) = oneshot::channel();
         let job: Job = Box::new(move |writer| {
             // A caller that was cancelled has dropped the receiver.
-            let _: Result<(), _> = sender.send(work(writer));
+            let _: Result<(), _> = sender.send(writer.and_then(work));
         });
-        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
-        match result.await {
-            Ok(result) if sent => result,
-            _ => Err(Error::Misuse("the thread that applies entries has panicked".into())),
+        if let Some(jobs) = &self.jobs {
+            // After a panic the job is dropped, and with it the sender of its result.
+            let _: Result<(), _> = jobs.send(job).await;
         }
+        let panicked = || Error::Misuse("the thread that applies entries has panicked".into());
+        result.await.unwrap_or_else(|_| Err(panicked()))
     }
 }
 

@@ -8,7 +8,8 @@ use storage::model::id::Timestamp;
 
 use crate::contact::{Condition, Contact};
 use crate::leader::clock::{ClockTarget, ClusterClock};
-use crate::system_clock::{AppliedStamp, ClockReading};
+use crate::machine::ClockReading;
+use crate::system_clock::AppliedStamp;
 use crate::types::NodeId;
 
 const HEARTBEAT: Duration = Duration::from_millis(100);
@@ -64,7 +65,8 @@ impl Simulation {
     fn reading(&self, at: usize) -> ClockReading {
         let Machine { error_micros, started_at, .. } = self.machines[at];
         let wall_clock = Timestamp(self.real().0 + error_micros);
-        ClockReading { wall_clock, boottime: self.now - started_at }
+        let boottime = self.now - started_at;
+        ClockReading { wall_clock, boottime, monotonic: boottime }
     }
 
     fn real(&self) -> Timestamp {

@@ -191,7 +191,6 @@ impl Executor {
         let mut stale = Vec::new();
         loop {
             let (now, boottime) = self.stamp(term);
-            let started_at = std::time::Instant::now();
             let mut draft = Draft::new(&local.reader, now);
             let first = std::mem::take(&mut stale);
             let decided = self.decide_queued(&mut draft, first)?;
@@ -216,9 +215,9 @@ impl Executor {
                         term.stamped_at = Instant::now();
                         local.contact.record_stamp(now, boottime);
                     }
-                    // Since `started_at`, a quorum has confirmed this leader and its position.
+                    // Since the stamp, a quorum has confirmed this leader and its position.
                     let index = local.reader.position().index;
-                    local.contact.record_commit(index, started_at, index);
+                    local.contact.record_commit(index, boottime, index);
                     self.complete(decided, index);
                     return Ok(());
                 }

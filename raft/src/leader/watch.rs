@@ -26,7 +26,7 @@
 //! - A leader with a slow disk responds to probes, so it stays.
 //! - A node whose own connections to the leader fail gets no majority.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,12 +34,11 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use openraft::async_runtime::WatchReceiver;
 use openraft::raft::TransferLeaderRequest;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::log::record::LogIdRecord;
-use crate::network::client::{Channel, is_cut};
 use crate::network::message::{Rpc, RpcError, RpcResponse};
+use crate::network::transport::Channel;
 use crate::shared::Shared;
 use crate::types::{NodeId, Vote};
 
@@ -211,7 +210,7 @@ async fn agreeing(
 /// Whether the leader is gone.
 async fn examine(shared: &Shared, leader: &Followed) -> bool {
     tokio::select! {
-        true = is_refused(&leader.address) => true,
+        true = is_refused(|| shared.peers.transport.connect(&leader.address)) => true,
         leads = probe(shared, leader) => !leads,
     }
 }
@@ -262,13 +261,10 @@ fn last(shared: &Shared) -> Option<LogIdRecord> {
 }
 
 /// Whether two connections in a row are refused, of [`ATTEMPTS`].
-async fn is_refused(address: &str) -> bool {
-    if is_cut("refused:", address) {
-        return true;
-    }
+async fn is_refused<F: Future<Output = io::Result<()>>>(connect: impl Fn() -> F) -> bool {
     let mut refused = 0;
     for _ in 0..ATTEMPTS {
-        match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+        match timeout(CONNECT_TIMEOUT, connect()).await {
             Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => refused += 1,
             // Accepted, or reset.
             Ok(_) => refused = 0,
@@ -291,20 +287,24 @@ fn is_off() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+
+    async fn connect(address: &str) -> io::Result<()> {
+        TcpStream::connect(address).await.map(drop)
+    }
 
     #[tokio::test]
     async fn only_a_closed_port_is_refused() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        assert!(!is_refused(&address).await, "connections wait, and none is accepted");
+        assert!(!is_refused(|| connect(&address)).await, "connections wait, and none is accepted");
         let closes = async {
             sleep(ATTEMPT_PAUSE).await;
             drop(listener);
         };
-        let (is_refused, ()) = tokio::join!(is_refused(&address), closes);
+        let (is_refused, ()) = tokio::join!(is_refused(|| connect(&address)), closes);
         assert!(is_refused, "a process that ends may close its listener last");
     }
 
@@ -317,7 +317,7 @@ mod tests {
                 connection.set_zero_linger().unwrap();
             }
         });
-        assert!(!is_refused(&address).await);
+        assert!(!is_refused(|| connect(&address)).await);
         resets.abort();
     }
 }

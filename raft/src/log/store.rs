@@ -22,6 +22,7 @@ use crate::fault::Fault;
 use crate::log::recent::Recent;
 use crate::log::record::{EntryRecord, HighWaterMark, LogIdRecord, VoteRecord};
 use crate::log::writer::{LogWriter, MarkUpdate, Write, stopped};
+use crate::machine::{Machine, run_blocking};
 use crate::timings::Timings;
 use crate::types::{Entry, LogId, TypeConfig, Vote};
 
@@ -38,6 +39,7 @@ pub(crate) struct LogStore {
     recent: Arc<Mutex<Recent>>,
     pub(crate) writer: LogWriter,
     fault: Fault,
+    machine: Arc<dyn Machine>,
 }
 
 impl LogStore {
@@ -47,6 +49,7 @@ impl LogStore {
         data: &Path,
         fault: Fault,
         timings: &Timings,
+        machine: Arc<dyn Machine>,
     ) -> Result<Self, StartError> {
         let path = data.join(MARK_FILE);
         let found = HighWaterMark { vote: field(&log, LogField::Vote)?, last: last(&log)? };
@@ -63,8 +66,9 @@ impl LogStore {
         // writer starts with `found` as its mark.
         log.sync()?;
         let steps = [timings.log_sync.clone(), timings.log_mark.clone()];
-        let writer = LogWriter::start(Arc::clone(&log), path, found, fault.clone(), steps);
-        Ok(Self { log, recent: Arc::default(), writer, fault })
+        let (of_writer, stops) = (Arc::clone(&log), fault.clone());
+        let writer = LogWriter::start(of_writer, path, found, stops, steps, Arc::clone(&machine))?;
+        Ok(Self { log, recent: Arc::default(), writer, fault, machine })
     }
 
     fn field<R: Record>(&self, name: LogField) -> io::Result<Option<R>> {
@@ -109,8 +113,7 @@ impl LogStore {
         F: FnOnce(&Log) -> storage::Result<Vec<Entry>> + Send + 'static,
     {
         let log = Arc::clone(&self.log);
-        let read = tokio::task::spawn_blocking(move || read(&log)).await;
-        read.map_err(io::Error::other)?.map_err(self.fault.fail())
+        run_blocking(&*self.machine, move || read(&log)).await?.map_err(self.fault.fail())
     }
 
     /// The last purged entry. Its removal may be under way.
@@ -254,7 +257,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let (sender, durable) = TypeConfig::oneshot();
         let (written, callback) = (None, Some(IOFlushed::signal(sender)));
         let mark = MarkUpdate::Vote(record);
-        self.writer.send(Write { write, written, durable: callback, mark })?;
+        self.writer.send(Write { write, written, durable: callback, mark }).await?;
         durable.await.map_err(|_| stopped())?
     }
 
@@ -282,7 +285,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         });
         let write = LogWrite::Append(rows.collect());
         self.recent.lock().append(entries, self.writer.synced());
-        self.writer.send(Write { write, written: None, durable: Some(callback), mark })
+        self.writer.send(Write { write, written: None, durable: Some(callback), mark }).await
     }
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
@@ -291,7 +294,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         self.recent.lock().truncate_from(first);
         let (written, truncated) = oneshot::channel();
         let (write, written) = (LogWrite::TruncateFrom(first), Some(written));
-        self.writer.send(Write { write, written, durable: None, mark })?;
+        self.writer.send(Write { write, written, durable: None, mark }).await?;
         // Until then, the log reports truncated entries as synced.
         truncated.await.map_err(|_| stopped())
     }
@@ -300,6 +303,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let record = LogIdRecord::from(upto);
         self.recent.lock().purge(upto);
         let write = LogWrite::Purge(record.index, codec::encode(&record));
-        self.writer.send(Write { write, written: None, durable: None, mark: MarkUpdate::None })
+        let mark = MarkUpdate::None;
+        self.writer.send(Write { write, written: None, durable: None, mark }).await
     }
 }

@@ -26,16 +26,18 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use futures::FutureExt;
 use openraft::storage::IOFlushed;
 use parking_lot::Mutex;
 use storage::{Log, LogField, LogWrite, codec};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, timeout};
 
 use crate::fault::Fault;
 use crate::log::record::{HighWaterMark, LogIdRecord, VoteRecord};
+use crate::machine::{DiskStep, Machine};
 use crate::timings::Steps;
 use crate::types::TypeConfig;
 
@@ -67,7 +69,7 @@ pub(crate) enum MarkUpdate {
 /// The sending side of the writer's queue; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct LogWriter {
-    queue: SyncSender<Write>,
+    queue: mpsc::Sender<Write>,
     synced: watch::Receiver<Option<LogIdRecord>>,
     committed: Arc<Mutex<Option<LogIdRecord>>>,
 }
@@ -81,11 +83,13 @@ impl LogWriter {
         mark: HighWaterMark,
         fault: Fault,
         [syncs, marks]: [Steps; 2],
-    ) -> Self {
-        let (queue, receiver) = sync_channel(QUEUE_MAX);
+        machine: Arc<dyn Machine>,
+    ) -> std::io::Result<Self> {
+        let (queue, receiver) = mpsc::channel(QUEUE_MAX);
         let (synced_sender, synced) = watch::channel(mark.last);
         let committed = Arc::default();
         let thread = Thread {
+            machine: Arc::clone(&machine),
             log,
             committed: Arc::clone(&committed),
             written_committed: None,
@@ -98,16 +102,13 @@ impl LogWriter {
             syncs,
             marks,
         };
-        std::thread::Builder::new()
-            .name("log-writer".into())
-            .spawn(move || thread.run(&receiver))
-            .expect("the system refuses a thread at start-up: nothing can run then");
-        Self { queue, synced, committed }
+        machine.start_thread("log-writer", thread.run(receiver).boxed())?;
+        Ok(Self { queue, synced, committed })
     }
 
     /// Queues a write. An error means that the thread has stopped on a fault.
-    pub(crate) fn send(&self, write: Write) -> std::io::Result<()> {
-        self.queue.send(write).map_err(|_| stopped())
+    pub(crate) async fn send(&self, write: Write) -> std::io::Result<()> {
+        self.queue.send(write).await.map_err(|_| stopped())
     }
 
     /// Records the last committed entry.
@@ -141,6 +142,7 @@ pub(crate) fn stopped() -> std::io::Error {
 }
 
 struct Thread {
+    machine: Arc<dyn Machine>,
     log: Arc<Log>,
     committed: Arc<Mutex<Option<LogIdRecord>>>,
     /// The last committed entry on disk, as far as this thread has written it.
@@ -158,15 +160,18 @@ struct Thread {
 }
 
 impl Thread {
-    fn run(mut self, queue: &Receiver<Write>) {
+    async fn run(mut self, mut queue: mpsc::Receiver<Write>) {
         loop {
-            let first = match queue.recv_timeout(MARK_INTERVAL) {
-                Ok(write) => Some(write),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return,
+            let written = match timeout(MARK_INTERVAL, queue.recv()).await {
+                Ok(Some(first)) => self.write_all(first, &mut queue).await,
+                Ok(None) => return,
+                Err(_) => Ok(()),
             };
-            let written = first.map_or(Ok(()), |first| self.write_all(first, queue));
-            if let Err(error) = written.and_then(|()| self.renew_mark()) {
+            let renewed = match written {
+                Ok(()) => self.renew_mark().await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = renewed {
                 // The drop of queue and watch fails all pending and future calls.
                 self.fault.report_storage(&error);
                 return;
@@ -176,16 +181,22 @@ impl Thread {
 
     /// Writes all queued writes, then syncs once. Reports an error before it drops a callback:
     /// openraft's own report has less detail, and the first report is the one that is kept.
-    fn write_all(&mut self, first: Write, queue: &Receiver<Write>) -> storage::Result<()> {
+    async fn write_all(
+        &mut self,
+        first: Write,
+        queue: &mut mpsc::Receiver<Write>,
+    ) -> storage::Result<()> {
         let fault = self.fault.clone();
         let report = |error: &storage::Error| fault.report_storage(error);
         let syncs = self.syncs.clone();
         let step = syncs.start();
         let mut unsynced: Vec<(IOFlushed<TypeConfig>, MarkUpdate)> = Vec::new();
-        for write in std::iter::once(first).chain(queue.try_iter()) {
+        let mut next = Some(first);
+        while let Some(write) = next.take().or_else(|| queue.try_recv().ok()) {
             if let MarkUpdate::Lower(last) = write.mark {
-                self.lower_mark(last, &mut unsynced).inspect_err(report)?;
+                self.lower_mark(last, &mut unsynced).await.inspect_err(report)?;
             }
+            self.machine.before(DiskStep::LogWrite).await.inspect_err(report)?;
             self.log.write(&write.write).inspect_err(report)?;
             // A cancelled caller has dropped the receiver.
             let _: Option<Result<(), ()>> = write.written.map(|written| written.send(()));
@@ -195,20 +206,25 @@ impl Thread {
             step.discard();
             return Ok(());
         }
-        let synced = self.log.sync();
+        let synced = self.sync().await;
         drop(step);
-        self.complete(unsynced, synced)
+        self.complete(unsynced, synced).await
+    }
+
+    async fn sync(&self) -> storage::Result<()> {
+        self.machine.before(DiskStep::LogSync).await?;
+        self.log.sync()
     }
 
     /// Lowers the mark durably to `last`, ahead of a truncation.
-    fn lower_mark(
+    async fn lower_mark(
         &mut self,
         last: Option<LogIdRecord>,
         unsynced: &mut [(IOFlushed<TypeConfig>, MarkUpdate)],
     ) -> storage::Result<()> {
         // `synced` reports `last` below, so appends of this pass up to there must be durable.
         if !unsynced.is_empty() {
-            self.log.sync()?;
+            self.sync().await?;
         }
         // The truncation removes appends of this pass: they must not raise the mark.
         for (_, update) in unsynced {
@@ -217,13 +233,13 @@ impl Thread {
             }
         }
         self.mark.last = last;
-        self.write_mark()?;
+        self.write_mark().await?;
         self.synced.send_replace(last);
         Ok(())
     }
 
     /// After a sync: raises the mark in memory, and runs the callbacks.
-    fn complete(
+    async fn complete(
         &mut self,
         unsynced: Vec<(IOFlushed<TypeConfig>, MarkUpdate)>,
         synced: storage::Result<()>,
@@ -247,32 +263,35 @@ impl Thread {
         self.synced.send_replace(self.mark.last);
         // At once, since a node that votes twice in a term could make two leaders. After the vote,
         // which waits for one sync only.
-        if has_vote { self.write_mark() } else { Ok(()) }
+        if has_vote { self.write_mark().await } else { Ok(()) }
     }
 
     /// Writes the mark and the commit index once per interval.
-    fn renew_mark(&mut self) -> storage::Result<()> {
+    async fn renew_mark(&mut self) -> storage::Result<()> {
         if self.mark_checked_at.elapsed() < MARK_INTERVAL {
             return Ok(());
         }
         self.mark_checked_at = Instant::now();
-        self.write_mark()?;
-        self.write_committed()
+        self.write_mark().await?;
+        self.write_committed().await
     }
 
-    fn write_committed(&mut self) -> storage::Result<()> {
+    async fn write_committed(&mut self) -> storage::Result<()> {
         let committed = *self.committed.lock();
         if committed > self.mark.last || committed == self.written_committed {
             return Ok(());
         }
         self.written_committed = committed;
-        let set = |committed| LogWrite::Set(LogField::Committed, codec::encode(&committed));
-        committed.map_or(Ok(()), |committed| self.log.write(&set(committed)))
+        let Some(committed) = committed else { return Ok(()) };
+        self.machine.before(DiskStep::LogWrite).await?;
+        self.log.write(&LogWrite::Set(LogField::Committed, codec::encode(&committed)))
     }
 
-    fn write_mark(&mut self) -> storage::Result<()> {
+    async fn write_mark(&mut self) -> storage::Result<()> {
         if self.written_mark != self.mark {
-            let _step = self.marks.start();
+            let marks = self.marks.clone();
+            let _step = marks.start();
+            self.machine.before(DiskStep::LogMark).await?;
             fail::fail_point!("log-mark");
             self.mark.write(&self.path)?;
             self.written_mark = self.mark;

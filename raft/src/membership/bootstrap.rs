@@ -9,8 +9,9 @@ use tokio::time::Instant;
 
 use crate::error::StartError;
 use crate::handle::Handle;
-use crate::network::client::{Channel, Identified, Peers};
+use crate::network::client::{Identified, Peers};
 use crate::network::message::RpcError;
+use crate::network::transport::Channel;
 use crate::types::NodeId;
 
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(2);

@@ -15,7 +15,8 @@ use tracing::Span;
 
 use crate::error::SubmitError;
 use crate::membership::maintenance::{CONTACT_AGE_MAX, Followers};
-use crate::network::client::{Channel, Identified};
+use crate::network::client::Identified;
+use crate::network::transport::Channel;
 use crate::operation::{
     ClockStatus, ClusterStatus, MemberRole, MemberStatus, OperateError, OperateResult, Operation,
     OperationResult,

@@ -35,7 +35,7 @@ impl LocalNode {
     }
 
     pub(crate) fn condition(&self) -> Condition {
-        self.contact.condition(self.clock.read().wall_clock)
+        self.contact.condition(self.clock.read())
     }
 
     /// Cluster time at this boot time: the last stamp, plus the time since then. Without a stamp

@@ -54,7 +54,8 @@ pub(crate) async fn install(
         }
         incoming.replace(&opening, None);
         if incoming.has_memory() {
-            let received = opening.open(&meta, &folder, &shared.local.fault).await;
+            let received =
+                opening.open(&meta, &folder, &shared.local.fault, &*shared.machine).await;
             let received = received.ok_or(PeerRejection::Unavailable)?;
             incoming.replace(&opening, last.map(|last| (last, received)));
         } else {

@@ -198,7 +198,7 @@ pub(crate) enum Appended {
 
 /// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RpcError {
+pub enum RpcError {
     /// The peer did not receive it; no effect.
     #[error("not delivered: {0}")]
     NotSent(String),
@@ -212,7 +212,7 @@ pub(crate) enum RpcError {
 
 /// Why a peer rejects a call. The call has no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
-pub(crate) enum PeerRejection {
+pub enum PeerRejection {
     #[error("the node at this address has another id")]
     OtherNode,
     #[error("the node belongs to another cluster")]
@@ -364,7 +364,7 @@ mod tests {
         let condition = Condition {
             wall_clock: Timestamp(-1),
             boot: 3,
-            since_boot_micros: 4,
+            boottime_micros: 4,
             disk_full: false,
             is_unfit: false,
             release: Release { level: 8, version: (9, 10, 11) },

@@ -4,11 +4,13 @@
 pub(crate) mod client;
 pub(crate) mod connection;
 pub(crate) mod frame;
+pub(crate) mod https;
 pub(crate) mod identity;
 pub(crate) mod install;
 pub(crate) mod log_throttle;
 pub(crate) mod message;
 pub(crate) mod transfer;
+pub(crate) mod transport;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,10 +24,13 @@ use openraft::raft::{
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::{EntryPayload, OptionalSend};
+use storage::codec;
 
 use crate::log::record::{LogIdRecord, VoteRecord};
-use crate::network::client::{Channel, Peers};
+use crate::network::client::Peers;
 use crate::network::message::{AppendRpc, QuorumStatus, Rpc, RpcError, RpcResponse};
+use crate::network::transfer::SentSnapshot;
+use crate::network::transport::Channel;
 use crate::state_machine::{Raft, Snapshot, SnapshotState};
 use crate::types::{Address, Entry, LogId, NodeId, TypeConfig, Vote};
 
@@ -121,6 +126,18 @@ impl Link {
         }
     }
 
+    /// Sends a snapshot, and waits until the peer has installed it.
+    async fn send(&self, vote: VoteRecord, snapshot: &Snapshot) -> Result<RpcResponse, RpcError> {
+        let peers = &self.network.peers;
+        let call = SentSnapshot::announce(vote, snapshot)
+            .map_err(|error| RpcError::NotSent(format!("cannot read the snapshot: {error}")))?;
+        let files = call.files.clone();
+        // The receiver waits for the whole stream, however long it takes.
+        let request = peers.request(Some(self.target), Duration::MAX, Rpc::Snapshot(call));
+        let sent = SentSnapshot::new(codec::encode(&request), snapshot, files);
+        peers.send_snapshot(self.target, &self.address, sent).await
+    }
+
     async fn call_vote(
         &self,
         call: Rpc,
@@ -190,7 +207,7 @@ impl RaftNetworkV2<TypeConfig> for Link {
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
         let peers = &self.network.peers;
         let vote = VoteRecord::from(&vote);
-        let sent = transfer::send(peers, self.target, &self.address, vote, &snapshot);
+        let sent = self.send(vote, &snapshot);
         let mut cancel = std::pin::pin!(cancel);
         let response = tokio::select! {
             closed = &mut cancel => return Err(StreamingError::Closed(closed)),

@@ -7,8 +7,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use reqwest::Body;
 use sha2::{Digest, Sha256};
@@ -17,53 +16,66 @@ use storage::file::is_plain_name;
 use tokio_util::io::{ReaderStream, SyncIoBridge};
 
 use crate::log::record::{LogIdRecord, VoteRecord};
-use crate::network::client::{Channel, Peers};
-use crate::network::message::{
-    MESSAGE_BYTES_MAX, Request, Rpc, RpcError, RpcResponse, SnapshotRpc,
-};
+use crate::network::message::{MESSAGE_BYTES_MAX, Request, SnapshotRpc};
 use crate::state_machine::Snapshot;
-use crate::types::NodeId;
 
 /// Capacity of the pipe between the thread that reads files and the connection, in bytes.
 const PIPE_BYTES: usize = 1 << 20;
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Sends a snapshot, and waits until the peer has installed it.
-pub(crate) async fn send(
-    peers: &Peers,
-    target: NodeId,
-    address: &str,
-    vote: VoteRecord,
-    snapshot: &Snapshot,
-) -> Result<RpcResponse, RpcError> {
-    let read_error =
-        |error: io::Error| RpcError::NotSent(format!("cannot read the snapshot: {error}"));
-    let folder = snapshot.snapshot.folder.path.clone();
-    let files = list(&folder).map_err(read_error)?;
-    let call = SnapshotRpc {
-        vote,
-        last: snapshot.meta.last_log_id.map(LogIdRecord::from),
-        membership: (&snapshot.meta.last_membership).into(),
-        files: files.clone(),
-    };
-    // The receiver waits for the whole stream, however long it takes.
-    let request = peers.request(Some(target), Duration::MAX, Rpc::Snapshot(call));
-    let request = codec::encode(&request);
-    let (input, output) = tokio::io::duplex(PIPE_BYTES);
-    let writing = tokio::task::spawn_blocking(move || {
-        let mut out = SyncIoBridge::new(input);
-        write(&mut out, &request, &folder, &files)?;
-        out.shutdown()
-    });
-    let body = Body::wrap_stream(ReaderStream::with_capacity(output, BUFFER_BYTES));
-    let response = peers.send_snapshot(address, body).await;
-    // The thread ends in any case: a receiver that stops early closes the pipe.
-    match writing.await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, target, "snapshot transfer failed"),
-        Err(panic) => tracing::error!(%panic, "sending a snapshot panicked"),
+/// A snapshot that is sent.
+#[derive(Debug)]
+pub struct SentSnapshot {
+    /// The encoded announcement.
+    request: Vec<u8>,
+    /// Where its files are, until it was sent.
+    folder: PathBuf,
+    /// Names and lengths of its files.
+    files: Vec<(String, u64)>,
+}
+
+impl SentSnapshot {
+    /// The announcement of a snapshot, for a leader with this vote.
+    pub(crate) fn announce(vote: VoteRecord, snapshot: &Snapshot) -> io::Result<SnapshotRpc> {
+        Ok(SnapshotRpc {
+            vote,
+            last: snapshot.meta.last_log_id.map(LogIdRecord::from),
+            membership: (&snapshot.meta.last_membership).into(),
+            files: list(&snapshot.snapshot.folder.path)?,
+        })
     }
-    peers.accept(target, Channel::Snapshot, response?)
+
+    /// The snapshot that `request`, encoded, announces with these files.
+    pub(crate) fn new(request: Vec<u8>, snapshot: &Snapshot, files: Vec<(String, u64)>) -> Self {
+        Self { request, folder: snapshot.snapshot.folder.path.clone(), files }
+    }
+
+    /// Its bytes as a stream, and what writes them.
+    pub(crate) fn stream(self) -> (Body, impl Future<Output = ()>) {
+        let (input, output) = tokio::io::duplex(PIPE_BYTES);
+        let writing = tokio::task::spawn_blocking(move || {
+            let mut out = SyncIoBridge::new(input);
+            self.write(&mut out)?;
+            out.shutdown()
+        });
+        // The thread ends in any case: a receiver that stops early closes the pipe.
+        let writing = async {
+            match writing.await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "snapshot transfer failed"),
+                Err(panic) => tracing::error!(%panic, "sending a snapshot panicked"),
+            }
+        };
+        (Body::wrap_stream(ReaderStream::with_capacity(output, BUFFER_BYTES)), writing)
+    }
+
+    /// Writes its bytes.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or `out` fails.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        write(out, &self.request, &self.folder, &self.files)
+    }
 }
 
 /// Name and length of each file in a flat folder, sorted by name.
