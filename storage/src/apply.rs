@@ -23,7 +23,7 @@ use crate::builder::Builder;
 use crate::change::{Batch, Change, RowWrite};
 use crate::checkpoint::{Folder, Received, Receiver};
 use crate::codec;
-use crate::engine::{Engine, Options};
+use crate::engine::{Engine, Environment, Options};
 use crate::error::{Error, Result};
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, prefix};
@@ -72,7 +72,7 @@ impl Writer {
     pub(crate) fn new(
         reader: Reader,
         folder: Folder,
-        graphs: Option<SavedGraphs>,
+        graphs: SavedGraphs,
         options: Options,
     ) -> Result<Self> {
         let builder = Builder::start(reader.current(), graphs)?;
@@ -124,6 +124,9 @@ impl Writer {
             if let Change::VerifyMark(number) = change {
                 let verifier = Arc::clone(self.reader.verifier());
                 verifier.start(*number, position.index, &engine.state);
+                if self.options.environment == Environment::Simulation {
+                    self.reader.verifier().wait_idle();
+                }
             }
         }
         Ok(outcome)

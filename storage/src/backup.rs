@@ -9,6 +9,7 @@ use model::cluster::{Cluster, Incarnation, Position};
 
 use crate::checkpoint::Folder;
 use crate::codec;
+use crate::engine::Environment;
 use crate::error::{Error, Result};
 use crate::table::key::{Key, Kind};
 use crate::table::state::State;
@@ -44,8 +45,8 @@ pub struct Examined {
 /// # Errors
 /// If there is no state, or it is damaged.
 pub fn examine_data(data: &Path) -> Result<Examined> {
-    let current = Folder::new(&data.join("state"), None).named()?;
-    let state = State::open_to_read(&current, None)?;
+    let current = Folder::new(&data.join("state")).named()?;
+    let state = State::open_to_read(&current)?;
     let cluster = state.record::<Cluster>(&Key::Cluster)?.map_or([0; 16], |cluster| cluster.id);
     let position = state.record::<Position>(&Key::Position)?.unwrap_or_default();
     let faults = row_faults(&state.snapshot(), Duration::ZERO)?;
@@ -58,7 +59,7 @@ pub fn examine_data(data: &Path) -> Result<Examined> {
 /// # Errors
 /// If there is no state, `to` exists already, or the file system fails.
 pub fn copy_state(data: &Path, to: &Path) -> Result<()> {
-    let current = Folder::new(&data.join("state"), None).named()?;
+    let current = Folder::new(&data.join("state")).named()?;
     let copy = to.join("copy");
     fs::create_dir_all(&copy).map_err(Error::file("create", &copy))?;
     for entry in fs::read_dir(&current).map_err(Error::file("list", &current))? {
@@ -81,7 +82,7 @@ pub fn found_state(data: &Path, source: &Path) -> Result<()> {
     let root = data.join("state");
     fs::create_dir_all(data).map_err(Error::file("create", data))?;
     fs::create_dir(&root).map_err(Error::file("create", &root))?;
-    Folder::new(&root, None).found(source)
+    Folder::new(&root).found(source)
 }
 
 /// Reads all rows of the copy in `folder`. Changes no file.
@@ -89,7 +90,7 @@ pub fn found_state(data: &Path, source: &Path) -> Result<()> {
 /// # Errors
 /// If the copy is damaged, or was taken before the cluster was bootstrapped.
 pub fn examine(folder: &Path) -> Result<CopiedState> {
-    let state = State::open_to_read(folder, None)?;
+    let state = State::open_to_read(folder)?;
     let position = state.record::<Position>(&Key::Position)?.unwrap_or_default();
     let cluster = state.record::<Cluster>(&Key::Cluster)?.ok_or_else(|| no_cluster(folder))?;
     cluster.check_readable()?;
@@ -121,7 +122,7 @@ pub fn install(
     if root.exists() {
         return Err(Error::Misuse(format!("{} exists already", root.display())));
     }
-    let state = State::open(source, None)?;
+    let state = State::open(source, Environment::Machine)?;
     let mut rows = rocksdb::WriteBatch::default();
     rows.put(Key::Position.bytes(), codec::encode(position));
     rows.put(Key::Cluster.bytes(), codec::encode(cluster));

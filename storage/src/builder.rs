@@ -32,8 +32,8 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Starts the thread. It saves graphs, and restores saved ones, if there is a folder for them.
-    pub(crate) fn start(current: Current, saved: Option<SavedGraphs>) -> Result<Self> {
+    /// Starts the thread. It saves graphs, and restores saved ones.
+    pub(crate) fn start(current: Current, saved: SavedGraphs) -> Result<Self> {
         let (wake_sender, wake_receiver) = sync_channel(1);
         let thread = thread::Builder::new()
             .name("graphs".into())
@@ -61,7 +61,7 @@ impl Drop for Builder {
 
 struct Worker {
     current: Current,
-    saved: Option<SavedGraphs>,
+    saved: SavedGraphs,
     wake_receiver: Receiver<()>,
 }
 
@@ -92,16 +92,16 @@ impl Worker {
     fn drop_removed(&self) {
         for (tenant, index) in self.registry(Registry::take_removed).unwrap_or_default() {
             drop(index);
-            self.saved.iter().for_each(|saved| saved.remove(tenant));
+            self.saved.remove(tenant);
         }
     }
 
     /// Removes saved graphs of tenants that were deleted while this node did not run.
     fn remove_files_of_others(&self) {
-        let (Some(saved), Some(all)) = (&self.saved, self.registry(Registry::all)) else { return };
+        let Some(all) = self.registry(Registry::all) else { return };
         let tenants: Vec<_> = all.into_iter().map(|(tenant, _)| tenant).collect();
-        saved.tenants().filter(|tenant| !tenants.contains(tenant)).for_each(|tenant| {
-            saved.remove(tenant);
+        self.saved.tenants().filter(|tenant| !tenants.contains(tenant)).for_each(|tenant| {
+            self.saved.remove(tenant);
         });
     }
 
@@ -127,12 +127,11 @@ impl Worker {
 
     /// Takes the saved graph of a tenant that needs one and has none.
     fn restore(&self, tenant: TenantId) {
-        let Some(saved) = &self.saved else { return };
         let Some((index, exact_max)) = self.index(tenant) else { return };
         if !index.begin_restore(exact_max) {
             return;
         }
-        let restored = saved.load(tenant, &index).unwrap_or_else(|error| {
+        let restored = self.saved.load(tenant, &index).unwrap_or_else(|error| {
             tracing::warn!(tenant = tenant.0, %error, "saved graph unusable, building it again");
             None
         });
@@ -146,9 +145,8 @@ impl Worker {
 
     /// Saves the graph of a tenant after a check. No task runs meanwhile.
     fn save(&self, tenant: TenantId, index: &TenantIndex) {
-        let Some(saved) = &self.saved else { return };
         let Some((graph, unreachable)) = index.read().coverage.checked() else { return };
-        if let Err(error) = saved.save(tenant, index, &graph, &unreachable) {
+        if let Err(error) = self.saved.save(tenant, index, &graph, &unreachable) {
             tracing::warn!(tenant = tenant.0, %error, "graph not saved: a start builds it again");
         }
     }

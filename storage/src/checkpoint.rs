@@ -11,7 +11,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use model::cluster::Position;
-use rocksdb::Env;
 
 use crate::engine::{Engine, Options};
 use crate::error::{Error, Result};
@@ -24,19 +23,15 @@ const CURRENT: &str = "CURRENT";
 #[derive(Clone)]
 pub(crate) struct Folder {
     root: PathBuf,
-    env: Option<Env>,
 }
 
 impl Folder {
-    pub(crate) fn new(root: &Path, env: Option<Env>) -> Self {
-        Self { root: root.to_owned(), env }
+    pub(crate) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned() }
     }
 
     /// The current state folder. Creates `000001` in an empty folder.
     pub(crate) fn current(&self) -> Result<PathBuf> {
-        if self.env.is_some() {
-            return Ok(self.root.clone());
-        }
         fs::create_dir_all(&self.root).map_err(Error::file("create", &self.root))?;
         let pointer = self.root.join(CURRENT);
         if !pointer.exists() {
@@ -66,9 +61,6 @@ impl Folder {
     /// Removes all state folders except `current`: superseded ones, and ones that never became
     /// current. Call it only after `current` was opened successfully.
     pub(crate) fn remove_others(&self, current: &Path) -> Result<()> {
-        if self.env.is_some() {
-            return Ok(());
-        }
         for path in self.numbered()? {
             if path != current {
                 fs::remove_dir_all(&path).map_err(Error::file("remove", &path))?;
@@ -90,7 +82,7 @@ impl Folder {
     /// Moves `source` beside `current`, as the folder with the next number.
     pub(crate) fn adopt(&self, current: &Path, source: &Path) -> Result<PathBuf> {
         let number = number(current)
-            .ok_or_else(|| Error::Misuse("an in-memory state cannot be replaced".into()))?;
+            .ok_or_else(|| Error::Misuse("the present state is in no numbered folder".into()))?;
         let next = self.root.join(format!("{:06}", number + 1));
         fs::rename(source, &next).map_err(Error::file("move the received state to", &next))?;
         file::sync_tree(&next)?;
@@ -162,7 +154,7 @@ mod tests {
     #[test]
     fn lost_current_file_is_corruption_and_removes_nothing() {
         let root = tempfile::tempdir().unwrap();
-        let folder = Folder::new(root.path(), None);
+        let folder = Folder::new(root.path());
         assert_eq!(folder.current().unwrap(), root.path().join("000001"));
         fs::create_dir(root.path().join("000002")).unwrap();
         folder.switch(&root.path().join("000002")).unwrap();

@@ -9,7 +9,6 @@ use model::cluster::Position;
 use model::id::{TenantId, Timestamp};
 use model::thermo::Thermo;
 use parking_lot::RwLock;
-use rocksdb::Env;
 
 use crate::error::Result;
 use crate::registry::Registry;
@@ -25,14 +24,26 @@ pub struct Options {
     pub exact_max: usize,
     /// Memories that were indexed since the start. Opening a state indexes all.
     pub indexed: Arc<AtomicU64>,
-    /// File system below RocksDB, for simulations. `None` is the operating system's.
-    pub env: Option<Env>,
+    /// Where it runs.
+    pub environment: Environment,
+}
+
+/// Where an engine runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Environment {
+    /// On a machine.
+    #[default]
+    Machine,
+    /// In a simulation: what happens follows from the calls alone, not from the threads of the engine. It
+    /// compacts nothing by itself, applying a verify mark waits for its hash, and a dropped state is that of
+    /// a crash.
+    Simulation,
 }
 
 impl Default for Options {
     fn default() -> Self {
         // A scan of this many rows takes a few milliseconds.
-        Self { exact_max: 50_000, indexed: Arc::default(), env: None }
+        Self { exact_max: 50_000, indexed: Arc::default(), environment: Environment::default() }
     }
 }
 
@@ -44,7 +55,7 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
-        Self::of(Arc::new(State::open(path, options.env.as_ref())?), options)
+        Self::of(Arc::new(State::open(path, options.environment)?), options)
     }
 
     /// The engine of an opened state.

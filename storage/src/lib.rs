@@ -63,7 +63,7 @@ pub use decide::rule::{Class, ClusterRule, Priority, TenantRule};
 pub use decide::{
     BATCH_BYTES, COMMAND_BYTES_MAX, DecideError, Draft, TriggerEvaluation, decide, evaluate,
 };
-pub use engine::Options;
+pub use engine::{Environment, Options};
 pub use error::{Error, Result};
 pub use etag::{ETAGS_MAX, Etag, Precondition};
 pub use export::Exported;
@@ -102,15 +102,12 @@ pub use model::memory::Signal;
 /// The domain types, and the words of texts.
 pub use {model, text};
 
-/// The file system of a store.
-pub use rocksdb::Env;
-
 /// Opens the log of a data folder alone, without its state.
 ///
 /// # Errors
 /// If it is damaged or cannot be read.
 pub fn open_log(data: &Path) -> Result<Log> {
-    Log::open(&data.join("log"), None)
+    Log::open(&data.join("log"), Environment::Machine)
 }
 
 /// Opens the log of a data folder to read it, and changes no file; `None` without a log.
@@ -118,7 +115,7 @@ pub fn open_log(data: &Path) -> Result<Log> {
 /// # Errors
 /// If it is damaged or cannot be read.
 pub fn open_log_to_read(data: &Path) -> Result<Option<Log>> {
-    Log::open_to_read(&data.join("log"), None)
+    Log::open_to_read(&data.join("log"))
 }
 
 /// Opens the engine with its folders `data/log` and `data/state`. Creates missing folders.
@@ -132,20 +129,18 @@ pub fn open(
     options: Options,
     purged: impl Fn(&Log) -> Result<u64>,
 ) -> Result<(Writer, Reader, Log)> {
-    if options.env.is_none() {
-        std::fs::create_dir_all(data).map_err(Error::file("create", data))?;
-    }
+    std::fs::create_dir_all(data).map_err(Error::file("create", data))?;
     let path = data.join("log");
-    if let Some(log) = Log::open_to_read(&path, options.env.as_ref())? {
+    if let Some(log) = Log::open_to_read(&path)? {
         log.check_complete(purged(&log)?)?;
     }
-    let log = Log::open(&path, options.env.as_ref())?;
-    let folder = checkpoint::Folder::new(&data.join("state"), options.env.clone());
+    let log = Log::open(&path, options.environment)?;
+    let folder = checkpoint::Folder::new(&data.join("state"));
     let current = folder.current()?;
-    table::state::check_applied(&current, options.env.as_ref(), purged(&log)?)?;
+    table::state::check_applied(&current, purged(&log)?)?;
     let engine = engine::Engine::open(&current, &options)?;
     folder.remove_others(&current)?;
     let reader = Reader::new(engine);
-    let graphs = options.env.is_none().then(|| SavedGraphs::new(data.join("graphs")));
+    let graphs = SavedGraphs::new(data.join("graphs"));
     Ok((Writer::new(reader.clone(), folder, graphs, options)?, reader, log))
 }

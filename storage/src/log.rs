@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 use model::cluster::{GROUP, GroupId};
 use rocksdb::statistics::Ticker;
-use rocksdb::{DB, DBRecoveryMode, Direction, Env, IteratorMode, ReadOptions, WriteBatch};
+use rocksdb::{DB, DBRecoveryMode, Direction, IteratorMode, ReadOptions, WriteBatch};
 
+use crate::engine::Environment;
 use crate::error::{Error, Result};
 use crate::table::key::fixed;
 use crate::table::state;
@@ -59,19 +60,19 @@ pub struct Log {
 impl Log {
     /// Opens the log at `path`, or creates an empty one. RocksDB drops a damaged tail silently. The
     /// caller detects that: it compares [`Self::last`] with its durable high-water mark.
-    pub(crate) fn open(path: &Path, env: Option<&Env>) -> Result<Self> {
-        let options = options(env);
+    pub(crate) fn open(path: &Path, environment: Environment) -> Result<Self> {
+        let options = options(environment);
         let db = DB::open(&options, path).map_err(Error::engine("open log"))?;
         Ok(Self { db, options })
     }
 
     /// Opens an existing log to read it. Changes no file: an ordinary open would remove the files
     /// that a damaged MANIFEST no longer lists. `None` without a log.
-    pub(crate) fn open_to_read(path: &Path, env: Option<&Env>) -> Result<Option<Self>> {
-        if env.is_some() || !path.join("CURRENT").exists() {
+    pub(crate) fn open_to_read(path: &Path) -> Result<Option<Self>> {
+        if !path.join("CURRENT").exists() {
             return Ok(None);
         }
-        let options = options(env);
+        let options = options(Environment::Machine);
         let db = DB::open_for_read_only(&options, path, false);
         Ok(Some(Self { db: db.map_err(Error::engine("open log"))?, options }))
     }
@@ -198,7 +199,7 @@ impl Log {
     }
 }
 
-fn options(env: Option<&Env>) -> rocksdb::Options {
+fn options(environment: Environment) -> rocksdb::Options {
     let mut options = rocksdb::Options::default();
     options.create_if_missing(true);
     options.set_write_buffer_size(WRITE_BUFFER_BYTES);
@@ -210,9 +211,7 @@ fn options(env: Option<&Env>) -> rocksdb::Options {
     options.set_keep_log_file_num(4);
     options.set_bytes_per_sync(state::BYTES_PER_SYNC);
     options.enable_statistics();
-    if let Some(env) = env {
-        options.set_env(env);
-    }
+    options.set_disable_auto_compactions(environment == Environment::Simulation);
     options
 }
 
@@ -252,7 +251,7 @@ mod tests {
     #[test]
     fn key_bytes_are_pinned() {
         let folder = tempfile::tempdir().unwrap();
-        let log = Log::open(folder.path(), None).unwrap();
+        let log = Log::open(folder.path(), Environment::Machine).unwrap();
         log.write(&LogWrite::Append(vec![(300, b"entry".to_vec())])).unwrap();
         for field in [LogField::Vote, LogField::Committed] {
             log.write(&LogWrite::Set(field, b"named".to_vec())).unwrap();
@@ -271,7 +270,7 @@ mod tests {
     #[test]
     fn ranges_stay_within_their_group() {
         let folder = tempfile::tempdir().unwrap();
-        let log = Log::open(folder.path(), None).unwrap();
+        let log = Log::open(folder.path(), Environment::Machine).unwrap();
         let other = entry_key(GroupId(1), 0);
         log.db.put(other, b"of another group").unwrap();
         assert_eq!(log.last().unwrap(), None);

@@ -407,13 +407,14 @@ fn unknown_chain(number: u8) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Environment;
     use crate::codec;
     use crate::table::key::Key;
 
     #[test]
     fn chain_of_no_known_kind_is_corruption() {
         let folder = tempfile::tempdir().unwrap();
-        let state = State::open(folder.path(), None).unwrap();
+        let state = State::open(folder.path(), Environment::Machine).unwrap();
         let mut key = Key::AuditEnds(TenantId(1), AuditChain::Data).bytes();
         *key.last_mut().unwrap() = 9;
         let mut batch = rocksdb::WriteBatch::default();

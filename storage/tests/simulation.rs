@@ -1,13 +1,12 @@
-//! The engine on the in-memory file system of the simulation. A restart keeps flushed writes and
-//! loses the others.
+//! The engine in a simulation. A restart keeps flushed writes and loses the others.
 
-use storage::{Env, LogWrite};
+use storage::{Environment, LogWrite};
 
 use crate::common::*;
 
 #[test]
 fn dropped_state_reopens_at_its_last_flush() {
-    let options = Options { env: Some(Env::mem_env().unwrap()), ..Options::default() };
+    let options = Options { environment: Environment::Simulation, ..Options::default() };
     let mut engine = Engine::bootstrapped(DIMENSION, options.clone());
     let (first, second) = (memory_id(1_u8), memory_id(2_u8));
     engine.run(2, &[create(new_memory(first, "text"))]);

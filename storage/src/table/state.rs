@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::cluster::Position;
 use rocksdb::{
-    BlockBasedIndexType, BlockBasedOptions, Cache, DB, Direction, Env, IteratorMode, ReadOptions,
+    BlockBasedIndexType, BlockBasedOptions, Cache, DB, Direction, IteratorMode, ReadOptions,
     SnapshotWithThreadMode, WriteBatch,
 };
 
 use crate::change::RowWrite;
+use crate::engine::Environment;
 use crate::error::{Error, Result};
 use crate::table::key::{Key, Kind, prefix_end};
 use crate::table::view::{Row, View};
@@ -52,9 +53,9 @@ impl Drop for RetiringFolder {
 }
 
 impl State {
-    /// Opens or creates the state at `path`. `env` replaces the file system in simulations.
-    pub(crate) fn open(path: &Path, env: Option<&Env>) -> Result<Self> {
-        let options = options(env).map_err(Error::engine("set up state"))?;
+    /// Opens or creates the state at `path`.
+    pub(crate) fn open(path: &Path, environment: Environment) -> Result<Self> {
+        let options = options(environment).map_err(Error::engine("set up state"))?;
         let db = DB::open(&options, path).map_err(Error::engine("open state"))?;
         let folder = RetiringFolder { path: path.to_owned(), retired: AtomicBool::new(false) };
         Ok(Self { db, folder })
@@ -62,8 +63,8 @@ impl State {
 
     /// Opens a state to read it. Changes no file: an ordinary open would remove the files that a
     /// damaged MANIFEST no longer lists.
-    pub(crate) fn open_to_read(path: &Path, env: Option<&Env>) -> Result<Self> {
-        let options = options(env).map_err(Error::engine("set up state"))?;
+    pub(crate) fn open_to_read(path: &Path) -> Result<Self> {
+        let options = options(Environment::Machine).map_err(Error::engine("set up state"))?;
         let db = DB::open_for_read_only(&options, path, false);
         let folder = RetiringFolder { path: path.to_owned(), retired: AtomicBool::new(false) };
         Ok(Self { db: db.map_err(Error::engine("open state"))?, folder })
@@ -148,13 +149,13 @@ impl State {
 }
 
 /// Checks that the state at `path` is applied up to entry `index`. Changes no file.
-pub(crate) fn check_applied(path: &Path, env: Option<&Env>, index: u64) -> Result<()> {
+pub(crate) fn check_applied(path: &Path, index: u64) -> Result<()> {
     if index == 0 {
         return Ok(());
     }
     let mut applied = 0;
     if path.join("CURRENT").exists() {
-        let position = State::open_to_read(path, env)?.record::<Position>(&Key::Position)?;
+        let position = State::open_to_read(path)?.record::<Position>(&Key::Position)?;
         applied = position.map_or(0, |position| position.index);
     }
     if applied < index {
@@ -262,7 +263,7 @@ pub(crate) fn stage(batch: &mut WriteBatch, write: RowWrite) {
     }
 }
 
-fn options(env: Option<&Env>) -> std::result::Result<rocksdb::Options, rocksdb::Error> {
+fn options(environment: Environment) -> std::result::Result<rocksdb::Options, rocksdb::Error> {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&Cache::new_lru_cache(BLOCK_CACHE_BYTES));
     table.set_bloom_filter(10.0, false);
@@ -276,10 +277,9 @@ fn options(env: Option<&Env>) -> std::result::Result<rocksdb::Options, rocksdb::
     // are rewritten.
     let mut options = rocksdb::Options::default()
         .get_options_from_string("periodic_compaction_seconds=604800")?;
-    if let Some(env) = env {
-        // In simulations, dropping a state models a crash.
+    if environment == Environment::Simulation {
         options = options.get_options_from_string("avoid_flush_during_shutdown=true")?;
-        options.set_env(env);
+        options.set_disable_auto_compactions(true);
     }
     options.create_if_missing(true);
     options.set_block_based_table_factory(&table);
