@@ -1,0 +1,156 @@
+//! Whether a history of concurrent operations is linearizable: whether each can take effect at one moment
+//! between its call and its return, so that all results are those of one copy of the data (Herlihy and
+//! Wing, 1990).
+//!
+//! The algorithm is that of Wing and Gong (1993) with Lowe's memo (2017): it takes operations one after
+//! the other in an order that their times allow, goes back when none fits, and never visits the same set
+//! of operations with the same state twice. Each object has a history of its own, since linearizability is
+//! local. An operation without a response may take effect at any time after its call, or never.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+
+/// How an object behaves that has one copy.
+pub trait Model {
+    /// What it holds.
+    type State: Clone + Eq + Hash;
+    /// An operation with its result.
+    type Operation;
+
+    /// What it holds at first.
+    fn initial(&self) -> Self::State;
+
+    /// What it holds after an operation; `None` if the operation cannot have that result.
+    fn apply(&self, state: &Self::State, operation: &Self::Operation) -> Option<Self::State>;
+}
+
+/// An operation of a history. Times are those of one clock.
+#[derive(Debug, Clone)]
+pub struct Event<O> {
+    /// When it was called.
+    pub called: u64,
+    /// When it returned. `None`: it has no response.
+    pub returned: Option<u64>,
+    /// What it did.
+    pub operation: O,
+}
+
+/// What a check finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// There is an order of all operations.
+    Linearizable,
+    /// There is none.
+    Violation,
+    /// None was found with the budget.
+    Undecided,
+}
+
+/// Checks the history of one object. It examines `budget` pairs of a set of operations and a state at most.
+pub fn check<M: Model>(model: &M, history: &[Event<M::Operation>], budget: usize) -> Verdict {
+    let mut order: Vec<&Event<M::Operation>> = history.iter().collect();
+    order.sort_by_key(|event| event.called);
+    let mut search = Search { model, order, seen: HashSet::new(), budget };
+    let (taken, state) = (Taken::new(history.len()), model.initial());
+    search.run(taken, state)
+}
+
+/// A set of operations, as bits.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Taken(Vec<u64>);
+
+impl Taken {
+    fn new(operations: usize) -> Self {
+        Self(vec![0; operations.div_ceil(64)])
+    }
+
+    fn has(&self, at: usize) -> bool {
+        self.0[at / 64] & (1 << (at % 64)) != 0
+    }
+
+    fn with(&self, at: usize) -> Self {
+        let mut with = self.clone();
+        with.0[at / 64] |= 1 << (at % 64);
+        with
+    }
+}
+
+struct Search<'a, M: Model> {
+    model: &'a M,
+    /// By the times of their calls.
+    order: Vec<&'a Event<M::Operation>>,
+    seen: HashSet<(Taken, M::State)>,
+    budget: usize,
+}
+
+impl<M: Model> Search<'_, M> {
+    fn run(&mut self, taken: Taken, state: M::State) -> Verdict {
+        let mut paths = vec![(taken, state)];
+        while let Some((taken, state)) = paths.pop() {
+            if self.is_complete(&taken) {
+                return Verdict::Linearizable;
+            }
+            if !self.seen.insert((taken.clone(), state.clone())) {
+                continue;
+            }
+            if self.seen.len() > self.budget {
+                return Verdict::Undecided;
+            }
+            // The first one that fits is on top: histories are almost in the order of calls.
+            for at in self.next(&taken).into_iter().rev() {
+                if let Some(after) = self.model.apply(&state, &self.order[at].operation) {
+                    paths.push((taken.with(at), after));
+                }
+            }
+        }
+        Verdict::Violation
+    }
+
+    /// Whether all operations with a response are in the set.
+    fn is_complete(&self, taken: &Taken) -> bool {
+        self.order.iter().enumerate().all(|(at, it)| it.returned.is_none() || taken.has(at))
+    }
+
+    /// Operations that may be the next one: they were called before each of the others returned.
+    fn next(&self, taken: &Taken) -> Vec<usize> {
+        let (mut next, mut first_return) = (Vec::new(), u64::MAX);
+        for (at, event) in self.order.iter().enumerate() {
+            if event.called > first_return {
+                break;
+            }
+            if !taken.has(at) {
+                next.push(at);
+                first_return = first_return.min(event.returned.unwrap_or(u64::MAX));
+            }
+        }
+        next
+    }
+}
+
+/// A register: a value that is written and read.
+pub struct Register;
+
+/// An operation on a [`Register`]. `None` is the value before the first write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RegisterOperation {
+    /// Sets the value.
+    Write(u64),
+    /// Returns the value.
+    Read(Option<u64>),
+}
+
+impl Model for Register {
+    type State = Option<u64>;
+    type Operation = RegisterOperation;
+
+    fn initial(&self) -> Option<u64> {
+        None
+    }
+
+    fn apply(&self, state: &Option<u64>, operation: &RegisterOperation) -> Option<Option<u64>> {
+        match operation {
+            RegisterOperation::Write(value) => Some(Some(*value)),
+            RegisterOperation::Read(value) => (value == state).then_some(*state),
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Linearizability of histories, which the simulation and the tests with real processes share.
+
+pub mod history;

@@ -1,0 +1,236 @@
+//! A process of a node: its start, its background tasks as `node` has them, and its end by a fault.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use raft::{LogCompaction, NodeId, NodeRole, Settings};
+use storage::command::{AdvanceTick, Expire};
+use storage::model::id::TenantId;
+use storage::{Command, Environment, Options, TickSteps, View};
+use tokio::time::{Instant, sleep};
+
+use crate::clients;
+use crate::host::{Host, address};
+use crate::process::End;
+use crate::world::{Process, Running, World};
+
+/// The timers of `deploy/hearth.toml`.
+const HEARTBEAT: Duration = Duration::from_millis(400);
+const ELECTION_MIN: Duration = Duration::from_millis(1_200);
+/// Longest time without a leader after which a node becomes a candidate.
+pub const ELECTION_MAX: Duration = Duration::from_millis(1_800);
+/// Shorter than in production, so that each run compacts its logs.
+const COMPACTION: LogCompaction = LogCompaction {
+    log_bytes: 1 << 20,
+    log_age: Duration::from_secs(7),
+    keep_entries: 20,
+    follower_timeout: Duration::from_secs(10),
+};
+/// Time in which a cluster is created.
+const BOOTSTRAP_TIMEOUT: Duration = Duration::from_secs(30);
+const VERIFY_INTERVAL: Duration = Duration::from_secs(15);
+const TICK_INTERVAL: Duration = Duration::from_millis(500);
+const EXPIRE_INTERVAL: Duration = Duration::from_secs(20);
+const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval at which a node is observed.
+const OBSERVE_INTERVAL: Duration = Duration::from_millis(25);
+/// Interval at which nodes without a process are looked for.
+const SUPERVISE_INTERVAL: Duration = Duration::from_millis(100);
+/// Time after which a process that ended by itself is started again.
+const RESTART_PAUSE: Duration = Duration::from_secs(2);
+
+/// Starts a process of a node that does not run.
+pub fn start(world: &Arc<World>, node: NodeId) {
+    let number = world.with_node(node, |it| {
+        it.starts += 1;
+        it.process = Some(Process { number: it.starts, raft: None, tasks: Vec::new() });
+        it.starts
+    });
+    world.trace(&format!("node {node} starts ({number})"));
+    let host = Host { world: Arc::clone(world), node, number };
+    let task = tokio::spawn(run(host));
+    world.keep_task(node, number, task.abort_handle());
+}
+
+/// The incarnation of a node's first data folder.
+pub fn incarnation(node: NodeId) -> [u8; 16] {
+    [node as u8; 16]
+}
+
+async fn run(host: Host) {
+    let (world, node) = (Arc::clone(&host.world), host.node);
+    match start_raft(&host).await {
+        Ok(running) => {
+            world.with_node(node, |it| {
+                if let Some(process) = &mut it.process {
+                    process.raft = Some(running.clone());
+                }
+            });
+            world.trace(&format!("node {node} runs"));
+            let tasks = async {
+                tokio::join!(
+                    bootstrap(&world, node, &running),
+                    advance_ticks(&running),
+                    expire(&running),
+                    observe(&world, node, &running),
+                )
+            };
+            tokio::select! {
+                _ = tasks => {}
+                cause = running.handle.fault().closed() => {
+                    // The first cause of a full disk is the error that the simulation returned.
+                    if !cause.contains("simulated") {
+                        world.violate(format!("node {node} stops: {cause}"));
+                    }
+                    world.trace(&format!("node {node} stops: {cause}"));
+                }
+            }
+        }
+        Err(error) if error.contains("simulated") => {
+            world.trace(&format!("node {node} does not start: {error}"));
+        }
+        Err(error) => world.violate(format!("node {node} does not start: {error}")),
+    }
+    // Its supervisor starts it again. The task of this function ends with the process.
+    world.end(node, End::Kill, Some(RESTART_PAUSE));
+}
+
+/// Starts nodes again after their ends.
+pub async fn supervise(world: Arc<World>) {
+    loop {
+        sleep(SUPERVISE_INTERVAL).await;
+        let due = world.with(|state| {
+            let is_due = |at: &Option<Instant>| at.is_some_and(|at| at <= Instant::now());
+            let nodes = state.nodes.iter();
+            let due = nodes.filter(|(_, node)| node.process.is_none() && is_due(&node.starts_at));
+            due.map(|(id, _)| *id).collect::<Vec<_>>()
+        });
+        due.into_iter().for_each(|node| start(&world, node));
+    }
+}
+
+async fn start_raft(host: &Host) -> Result<Running, String> {
+    let (world, node) = (&host.world, host.node);
+    let (data, boot) = world.with(|state| (state.nodes[&node].data.clone(), state.random.u64(..)));
+    let options = Options { environment: Environment::Simulation, ..Options::default() };
+    let opened = storage::open(&data, options, raft::purged_index);
+    let (writer, reader, log) = opened.map_err(|error| error.to_string())?;
+    let settings = Settings {
+        node,
+        incarnation: incarnation(node),
+        boot,
+        heartbeat: HEARTBEAT,
+        election_min: ELECTION_MIN,
+        election_max: ELECTION_MAX,
+        compaction: COMPACTION,
+        verify_interval: VERIFY_INTERVAL,
+        disk_reserve: 0,
+    };
+    let machine = Arc::new(host.clone());
+    let transport = Arc::new(host.clone());
+    let started = raft::simulation::start(&settings, machine, transport, &data, writer, log).await;
+    let (handle, endpoint) = started.map_err(|error| error.to_string())?;
+    Ok(Running { handle, endpoint, reader })
+}
+
+/// Creates the cluster of the first members, unless there is one: the one with the lowest id does.
+async fn bootstrap(world: &Arc<World>, node: NodeId, running: &Running) {
+    let members = world.with(|state| state.founders.clone());
+    if members.first() != Some(&node) {
+        return;
+    }
+    let addresses: BTreeMap<NodeId, String> =
+        members.iter().map(|node| (*node, address(*node))).collect();
+    let deadline = || Instant::now() + BOOTSTRAP_TIMEOUT;
+    let handle = &running.handle;
+    // An error is that of a member that does not respond: the next process tries it again.
+    if let Err(error) = raft::bootstrap(handle, &addresses, deadline()).await {
+        world.trace(&format!("not bootstrapped: {error}"));
+        return world.end(node, End::Kill, Some(RESTART_PAUSE));
+    }
+    loop {
+        sleep(TICK_INTERVAL).await;
+        if handle.read_index(deadline()).await.is_err() {
+            continue;
+        }
+        if running.reader.cluster().is_ok_and(|cluster| cluster.is_some()) {
+            return;
+        }
+        let Ok(founders) = raft::founders(handle, &addresses, deadline()).await else { continue };
+        let command = clients::bootstrap(founders.into_iter().map(|it| it.member).collect());
+        // It is tried again until the cluster is there.
+        drop(handle.submit(command, deadline()).await);
+    }
+}
+
+/// Advances the ticks of all tenants while the node leads.
+async fn advance_ticks(running: &Running) {
+    loop {
+        sleep(TICK_INTERVAL).await;
+        let due = match running.handle.is_leader() {
+            true => running.reader.tick_due(),
+            false => Vec::new(),
+        };
+        for tenant in due {
+            let mut steps = TickSteps::default();
+            let step = match running.reader.next_tick_step(tenant, &mut steps) {
+                Ok(Some(step)) => Some(Box::new(step)),
+                Ok(None) => continue,
+                Err(error) => return running.handle.fault().report_storage(&error),
+            };
+            let command = Command::of_tenant(tenant, AdvanceTick(step));
+            // After an error another node leads.
+            drop(running.handle.submit_here(command, Instant::now() + SUBMIT_TIMEOUT).await);
+        }
+    }
+}
+
+async fn expire(running: &Running) {
+    loop {
+        sleep(EXPIRE_INTERVAL).await;
+        let command = Command::of_cluster(Expire(TenantId(0)));
+        drop(running.handle.submit_here(command, Instant::now() + SUBMIT_TIMEOUT).await);
+    }
+}
+
+/// Checks what must hold at any time.
+async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
+    let (mut index, mut clock, mut compared) = (0, 0, 0);
+    loop {
+        let (position, status) = (running.reader.position(), running.handle.status());
+        if position.clock.0 < clock || position.index < index {
+            world.violate(format!("node {node} goes back from {index} to {}", position.index));
+        }
+        if status.role == NodeRole::Leader {
+            let leader = world.with(|state| *state.leaders.entry(status.term).or_insert(node));
+            if leader != node {
+                let term = status.term;
+                world.violate(format!("nodes {leader} and {node} lead term {term}"));
+            }
+        }
+        // A hash of all rows takes long: it is computed where others compute theirs, too.
+        if position.index != compared && (position.index == index || position.index % 8 == 0) {
+            compared = position.index;
+            compare(world, node, running);
+        }
+        (index, clock) = (position.index, position.clock.0);
+        sleep(OBSERVE_INTERVAL).await;
+    }
+}
+
+/// Compares the state of a node with those of others at the same index.
+pub fn compare(world: &World, node: NodeId, running: &Running) {
+    let index = running.reader.position().index;
+    let hash = match running.reader.hash() {
+        Ok(hash) => hash,
+        Err(error) => return world.violate(format!("node {node} has no hash: {error}")),
+    };
+    let first = world.with(|state| {
+        state.trace.add(&format!("node {node} at {index}: {}", hex::encode(&hash[..4])));
+        *state.hashes.entry(index).or_insert(hash)
+    });
+    if first != hash {
+        world.violate(format!("node {node} has another state at {index}"));
+    }
+}

@@ -1,0 +1,307 @@
+//! The faults of a run, and when they begin. A seed decides them before the run, so that the same run
+//! without some of them is possible.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use raft::simulation::DiskStep;
+use raft::{NodeId, Operation};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::host::address;
+use crate::node::start;
+use crate::process::End;
+use crate::world::{EndAt, World};
+
+/// Time of a run in which faults begin.
+const FAULTS_TIME: Duration = Duration::from_secs(40);
+/// Time limit of an operation of an operator.
+const OPERATE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A fault, or what an operator does.
+#[derive(Debug, Clone)]
+pub enum Fault {
+    /// A process ends, and the next one starts after some time.
+    End { node: NodeId, end: End, down: Duration },
+    /// It ends before a step of the disk.
+    EndAt { node: NodeId, at: EndAt },
+    /// All processes end at once.
+    EndAll { end: End, down: Duration },
+    /// Messages from some nodes to others are lost.
+    Cut { paths: Vec<(NodeId, NodeId)>, time: Duration },
+    /// Messages take up to so long.
+    SlowNetwork { delay: Duration, time: Duration },
+    /// Some messages are lost or arrive twice.
+    Noise { lost_percent: u8, doubled_percent: u8, time: Duration },
+    /// A process does nothing, or its machine is suspended.
+    Pause { node: NodeId, is_suspended: bool, time: Duration },
+    /// Steps of disks take up to so long.
+    SlowDisks { nodes: Vec<NodeId>, step: Duration, time: Duration },
+    /// A disk does nothing.
+    HangingDisk { node: NodeId, time: Duration },
+    /// A disk has no space.
+    FullDisk { node: NodeId, time: Duration },
+    /// A wall clock steps.
+    ClockStep { node: NodeId, micros: i64 },
+    /// A snapshot takes so long.
+    SlowSnapshots { snapshot: Duration, time: Duration },
+    /// Leadership is transferred to a node.
+    Transfer { node: NodeId },
+    /// All states are compared.
+    Verify,
+    /// An empty node becomes a member.
+    Add { node: NodeId },
+    /// A member is removed for good.
+    Remove { node: NodeId },
+}
+
+/// The faults of a run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The first members.
+    pub nodes: Vec<NodeId>,
+    /// Clients.
+    pub clients: u64,
+    /// The faults, with the time since the start of the run.
+    pub faults: Vec<(Duration, Fault)>,
+}
+
+fn seconds(random: &mut Rng, min: f64, max: f64) -> Duration {
+    Duration::from_millis((random.f64() * (max - min) * 1_000.0 + min * 1_000.0) as u64)
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn new(seed: u64) -> Self {
+        let random = &mut Rng::with_seed(seed);
+        let count = [1, 2, 3, 3, 3, 3, 3, 5, 5, 4][random.usize(0..10)];
+        let nodes: Vec<NodeId> = (1..=count).collect();
+        let mut faults = Vec::new();
+        // Some runs have many faults, some few: a rare one is then alone.
+        let pause = [1.0, 3.0, 8.0][random.usize(0..3)];
+        let kinds: Vec<u8> = match random.bool() {
+            true => (0..KINDS).collect(),
+            // Two kinds alone, which then happen more often together.
+            false => vec![random.u8(0..KINDS), random.u8(0..KINDS)],
+        };
+        let mut at = seconds(random, 3.0, 6.0);
+        while at < FAULTS_TIME {
+            faults.push((at, fault(random, &nodes, &kinds)));
+            at += seconds(random, 0.05, pause);
+        }
+        Self { nodes, clients: random.u64(1..=4), faults }
+    }
+}
+
+/// Kinds of faults.
+const KINDS: u8 = 17;
+
+fn fault(random: &mut Rng, nodes: &[NodeId], kinds: &[u8]) -> Fault {
+    let node = nodes[random.usize(..nodes.len())];
+    let end = [End::Kill, End::Power][random.usize(0..2)];
+    let down = seconds(random, 0.05, 6.0);
+    let time = seconds(random, 0.2, 8.0);
+    match kinds[random.usize(..kinds.len())] {
+        0 | 1 => Fault::End { node, end, down },
+        2 | 3 => {
+            let steps = [
+                DiskStep::LogWrite,
+                DiskStep::LogSync,
+                DiskStep::LogMark,
+                DiskStep::Apply,
+                DiskStep::Flush,
+            ];
+            let step = steps[random.usize(..steps.len())];
+            Fault::EndAt { node, at: EndAt { step, count: random.u32(1..20), end, down } }
+        }
+        4 => Fault::EndAll { end, down },
+        5 | 6 => Fault::Cut { paths: paths(random, nodes), time },
+        7 => {
+            let delay = [60, 120, 400, 900][random.usize(0..4)];
+            Fault::SlowNetwork { delay: Duration::from_millis(delay), time }
+        }
+        8 => {
+            Fault::Noise { lost_percent: random.u8(0..20), doubled_percent: random.u8(0..20), time }
+        }
+        9 => Fault::Pause { node, is_suspended: random.bool(), time },
+        10 => {
+            let step = [20, 150, 700, 2_500][random.usize(0..4)];
+            let mut slow = nodes.to_vec();
+            random.shuffle(&mut slow);
+            slow.truncate(random.usize(1..=nodes.len()));
+            Fault::SlowDisks { nodes: slow, step: Duration::from_millis(step), time }
+        }
+        11 => Fault::HangingDisk { node, time: seconds(random, 1.0, 15.0) },
+        12 => Fault::FullDisk { node, time },
+        13 => {
+            let days = random.i64(-400..400) * 86_400_000_000;
+            let micros = if random.bool() { days } else { random.i64(-5_000_000..5_000_000) };
+            Fault::ClockStep { node, micros }
+        }
+        14 => Fault::SlowSnapshots { snapshot: seconds(random, 1.0, 20.0), time },
+        15 => match random.bool() {
+            true => Fault::Transfer { node },
+            false => Fault::Verify,
+        },
+        _ => match random.bool() {
+            // An id is never used twice.
+            true => Fault::Add { node: random.u64(6..20) },
+            false => Fault::Remove { node },
+        },
+    }
+}
+
+/// Directed paths that are cut: a partition, a part of one, one direction, or a bridge between two halves.
+fn paths(random: &mut Rng, nodes: &[NodeId]) -> Vec<(NodeId, NodeId)> {
+    let mut order = nodes.to_vec();
+    random.shuffle(&mut order);
+    let (left, right) = order.split_at(random.usize(0..=nodes.len()));
+    let pairs = |from: &[NodeId], to: &[NodeId]| {
+        let all = from.iter().flat_map(|from| to.iter().map(|to| (*from, *to)));
+        all.collect::<Vec<_>>()
+    };
+    match random.u8(0..4) {
+        0 => [pairs(left, right), pairs(right, left)].concat(),
+        1 => pairs(left, right),
+        // One node of the left half reaches both halves.
+        2 => {
+            let left = left.get(1..).unwrap_or_default();
+            [pairs(left, right), pairs(right, left)].concat()
+        }
+        _ => {
+            let mut some = pairs(&order, &order);
+            some.retain(|(from, to)| from != to && random.u8(0..3) == 0);
+            some
+        }
+    }
+}
+
+/// Lets the faults happen.
+pub async fn run(world: Arc<World>, plan: Plan, skipped: Vec<usize>) {
+    for (number, (at, fault)) in plan.faults.into_iter().enumerate() {
+        sleep_until(world.started + at).await;
+        if !skipped.contains(&number) {
+            world.trace(&format!("fault {number}: {fault:?}"));
+            tokio::spawn(happen(Arc::clone(&world), fault));
+        }
+    }
+}
+
+async fn happen(world: Arc<World>, fault: Fault) {
+    match fault {
+        Fault::End { node, end, down } => world.end(node, end, Some(down)),
+        Fault::EndAt { node, at } => {
+            world.with_node(node, |node| node.disk.end_at = Some(at));
+        }
+        Fault::EndAll { end, down } => {
+            let nodes: Vec<NodeId> = world.with(|state| state.nodes.keys().copied().collect());
+            nodes.into_iter().for_each(|node| world.end(node, end, Some(down)));
+        }
+        Fault::Cut { paths, time } => {
+            world.with(|state| state.network.cut.extend(paths.iter().copied()));
+            sleep(time).await;
+            world.with(|state| state.network.cut.retain(|path| !paths.contains(path)));
+        }
+        Fault::SlowNetwork { delay, time } => {
+            world.with(|state| state.network.delay_max = delay);
+            sleep(time).await;
+            world.with(|state| state.network.delay_max = USUAL_DELAY);
+        }
+        Fault::Noise { lost_percent, doubled_percent, time } => {
+            let set = |lost, doubled| {
+                world.with(|state| {
+                    (state.network.lost_percent, state.network.doubled_percent) = (lost, doubled);
+                });
+            };
+            set(lost_percent, doubled_percent);
+            sleep(time).await;
+            set(0, 0);
+        }
+        Fault::Pause { node, is_suspended, time } => {
+            let paused_at = Instant::now();
+            world.with_node(node, |node| node.paused.send_replace(true));
+            sleep(time).await;
+            world.with_node(node, |node| {
+                if is_suspended {
+                    node.clock.suspended += paused_at.elapsed();
+                }
+                node.paused.send_replace(false);
+            });
+        }
+        Fault::SlowDisks { nodes, step, time } => {
+            let set = |step| {
+                nodes.iter().for_each(|node| world.with_node(*node, |it| it.disk.step_max = step));
+            };
+            set(step);
+            sleep(time).await;
+            set(USUAL_STEP);
+        }
+        Fault::HangingDisk { node, time } => {
+            world.with_node(node, |node| node.disk.hangs.send_replace(true));
+            sleep(time).await;
+            world.with_node(node, |node| node.disk.hangs.send_replace(false));
+        }
+        Fault::FullDisk { node, time } => {
+            world.with_node(node, |node| node.disk.is_full = true);
+            sleep(time).await;
+            world.with_node(node, |node| node.disk.is_full = false);
+        }
+        Fault::ClockStep { node, micros } => {
+            world.with_node(node, |node| node.clock.error_micros = micros);
+        }
+        Fault::SlowSnapshots { snapshot, time } => {
+            world.with(|state| state.network.snapshot = snapshot);
+            sleep(time).await;
+            world.with(|state| state.network.snapshot = Duration::ZERO);
+        }
+        Fault::Transfer { node } => operate(&world, Operation::Transfer(node)).await,
+        Fault::Verify => operate(&world, Operation::Verify).await,
+        Fault::Add { node } => {
+            if world.with(|state| !state.nodes.contains_key(&node)) {
+                world.add_node(node);
+                start(&world, node);
+                sleep(Duration::from_millis(100)).await;
+                operate(&world, Operation::Add { node, address: address(node) }).await;
+            }
+        }
+        Fault::Remove { node } => operate(&world, Operation::Remove(node)).await,
+    }
+}
+
+/// Longest delay of a message without a fault.
+pub const USUAL_DELAY: Duration = Duration::from_millis(5);
+/// Longest step of a disk without a fault.
+pub const USUAL_STEP: Duration = Duration::from_millis(4);
+
+async fn operate(world: &World, operation: Operation) {
+    let running = world.all_running();
+    if running.is_empty() {
+        return;
+    }
+    let (_, running) = &running[world.with(|state| state.random.usize(..running.len()))];
+    let result = running.handle.operate(operation.clone(), Instant::now() + OPERATE_TIMEOUT).await;
+    world.trace(&format!("{operation:?}: {result:?}"));
+}
+
+/// Ends all faults, and starts all nodes.
+pub fn heal(world: &World) {
+    world.with(|state| {
+        state.trace.add("all faults end");
+        state.network.cut.clear();
+        state.network.delay_max = USUAL_DELAY;
+        (state.network.lost_percent, state.network.doubled_percent) = (0, 0);
+        state.network.snapshot = Duration::ZERO;
+        for node in state.nodes.values_mut() {
+            node.disk.step_max = USUAL_STEP;
+            node.disk.is_full = false;
+            node.disk.end_at = None;
+            node.disk.hangs.send_replace(false);
+            node.paused.send_replace(false);
+            node.clock.error_micros = 0;
+            if node.process.is_none() && node.starts_at.is_none() {
+                node.starts_at = Some(Instant::now());
+            }
+        }
+    });
+}

@@ -1,0 +1,140 @@
+//! What a process gets from its operating system, decided by a seed: random bytes, and what a disk keeps
+//! when power fails. The functions here replace those of the C library in this program, for the standard
+//! library, for RocksDB, and for all that asks for random bytes.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_uint, c_void};
+use std::fs::{self, File, Metadata};
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use fastrand::Rng;
+
+/// Random bytes of the process. Locked without its own randomness: this is where that comes from.
+static RANDOM: Mutex<Option<Rng>> = Mutex::new(None);
+
+/// Bytes of each file that a sync has made durable, by its number in the file system.
+static DURABLE: Mutex<Lengths> = Mutex::new(Lengths::with_hasher(BuildHasherDefault::new()));
+
+type Lengths = HashMap<u64, u64, BuildHasherDefault<DefaultHasher>>;
+
+/// From here on, random bytes follow from this seed.
+pub fn seed(seed: u64) {
+    *RANDOM.lock().unwrap_or_else(PoisonError::into_inner) = Some(Rng::with_seed(seed));
+}
+
+fn fill(bytes: &mut [u8]) {
+    let mut random = RANDOM.lock().unwrap_or_else(PoisonError::into_inner);
+    random.get_or_insert_with(|| Rng::with_seed(0)).fill(bytes);
+}
+
+/// `getrandom(2)`.
+///
+/// # Safety
+/// As in C: `buffer` has `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getrandom(buffer: *mut c_void, length: usize, _flags: c_uint) -> isize {
+    // SAFETY: the caller's.
+    fill(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), length) });
+    length as isize
+}
+
+/// `fsync(2)`. Nothing reaches a real disk: what would be durable is recorded.
+#[unsafe(no_mangle)]
+pub extern "C" fn fsync(file: c_int) -> c_int {
+    // SAFETY: the file stays open, since it is not dropped here.
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(file) });
+    match file.metadata() {
+        Ok(found) => {
+            record(&found);
+            0
+        }
+        Err(_) => -1,
+    }
+}
+
+/// `fdatasync(2)`, as [`fsync`].
+#[unsafe(no_mangle)]
+pub extern "C" fn fdatasync(file: c_int) -> c_int {
+    fsync(file)
+}
+
+/// `fallocate(2)`. RocksDB reserves space for its logs, which a file system in memory would take at once.
+#[unsafe(no_mangle)]
+pub extern "C" fn fallocate(_file: c_int, _mode: c_int, _from: i64, _length: i64) -> c_int {
+    0
+}
+
+fn record(found: &Metadata) {
+    let mut durable = DURABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    durable.insert(found.ino(), found.len());
+}
+
+fn durable(found: &Metadata) -> u64 {
+    let durable = DURABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    durable.get(&found.ino()).copied().unwrap_or(0).min(found.len())
+}
+
+/// What ends a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It is killed: the operating system keeps what it wrote.
+    Kill,
+    /// Power fails: of what was not synced, any part may be lost, and the last bytes may be torn.
+    Power,
+}
+
+/// Copies the files that are left after the end of a process, and loses what `seed` decides.
+pub fn copy_remains(from: &Path, to: &Path, end: End, seed: u64) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    let mut entries: Vec<_> = fs::read_dir(from)?.collect::<io::Result<_>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let (path, target, name) = (entry.path(), to.join(entry.file_name()), entry.file_name());
+        // RocksDB's log lines, with times of this machine.
+        if name.as_encoded_bytes().starts_with(b"LOG") {
+            continue;
+        }
+        let found = entry.metadata()?;
+        if found.is_dir() {
+            copy_remains(&path, &target, end, seed)?;
+            continue;
+        }
+        let mut bytes = match fs::read(&path) {
+            // A thread of RocksDB removed it: nothing refers to it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            bytes => bytes?,
+        };
+        if end == End::Power {
+            // Of its own for each file: which other files there are makes no difference.
+            let name = name
+                .as_encoded_bytes()
+                .iter()
+                .fold(seed, |sum, byte| sum.wrapping_mul(0x0100_0000_01b3) ^ u64::from(*byte));
+            lose(&mut bytes, durable(&found) as usize, &mut Rng::with_seed(name));
+        }
+        fs::write(&target, bytes)?;
+        // It is on the disk: another loss of power does not change it.
+        record(&fs::metadata(&target)?);
+    }
+    Ok(())
+}
+
+/// Loses a part of what follows the `durable` bytes.
+fn lose(bytes: &mut Vec<u8>, durable: usize, random: &mut Rng) {
+    let kept = match random.u8(0..4) {
+        0 => bytes.len(),
+        1 | 2 => durable,
+        _ => random.usize(durable..=bytes.len()),
+    };
+    bytes.truncate(kept);
+    if random.u8(0..4) == 0 {
+        let torn = random.usize(durable..=kept);
+        bytes[torn..].iter_mut().for_each(|byte| *byte = random.u8(..));
+    }
+}

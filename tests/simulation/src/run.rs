@@ -1,0 +1,119 @@
+//! A run: a cluster, its clients and its faults, and the checks at its end.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use storage::{Command, View};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::clients::{Client, Promises, preparations};
+use crate::node::{compare, start, supervise};
+use crate::plan::{self, Plan, heal};
+use crate::trace::Trace;
+use crate::world::{Running, World};
+
+/// Time of the clients.
+const CLIENTS_TIME: Duration = Duration::from_secs(45);
+/// Time after the last fault in which the cluster must work again.
+const RECOVERY_TIME: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What became of a run.
+pub struct Summary {
+    /// What must not have happened.
+    pub violations: Vec<String>,
+    /// Lines of the trace, and their hash.
+    pub trace: (u64, String),
+    /// Requests of clients that were acknowledged.
+    pub completed: u64,
+}
+
+/// Runs a plan without some of its faults.
+pub async fn run(seed: u64, skipped: Vec<usize>, trace: Option<&Path>) -> std::io::Result<Summary> {
+    let plan = Plan::new(seed);
+    let world = World::new(seed, &plan.nodes, Trace::new(trace)?)?;
+    let promises = Arc::new(Promises::default());
+    world.trace(&format!("seed {seed}: nodes {:?}, {} clients", plan.nodes, plan.clients));
+    heal(&world);
+    for node in &plan.nodes {
+        world.add_node(*node);
+        start(&world, *node);
+    }
+    let supervising = tokio::spawn(supervise(Arc::clone(&world)));
+    let faults = tokio::spawn(plan::run(Arc::clone(&world), plan.clone(), skipped));
+    let clients = plan.clients;
+    let using = {
+        let (world, promises) = (Arc::clone(&world), Arc::clone(&promises));
+        tokio::spawn(async move {
+            prepare(&world, clients).await;
+            let clients = (0..clients).map(|number| Client::new(&world, &promises, number).run());
+            futures::future::join_all(clients).await;
+        })
+    };
+    sleep(CLIENTS_TIME).await;
+    faults.abort();
+    heal(&world);
+    sleep(Duration::from_secs(5)).await;
+    using.abort();
+    match timeout(RECOVERY_TIME, recover(&world)).await {
+        Ok(all) => all.iter().for_each(|running| promises.check(&world, running)),
+        Err(_) => world.violate("the cluster does not work again".into()),
+    }
+    supervising.abort();
+    Ok(world.with(|state| Summary {
+        violations: state.violations.clone(),
+        trace: state.trace.end(),
+        completed: promises.completed(),
+    }))
+}
+
+/// Waits until some node has done a command.
+async fn submit(world: &World, command: Command) {
+    loop {
+        for (_, running) in world.all_running() {
+            let deadline = Instant::now() + TIMEOUT;
+            match running.handle.submit(command.clone(), deadline).await {
+                Ok(outcome) if outcome.accepted.is_ok() => return,
+                // It was done before: its response was lost.
+                Ok(outcome) => {
+                    return world.trace(&format!("not repeated: {:?}", outcome.accepted.err()));
+                }
+                Err(_) => {}
+            }
+        }
+        sleep(Duration::from_millis(200)).await;
+    }
+}
+
+async fn prepare(world: &World, clients: u64) {
+    let is_there = |running: &Running| running.reader.cluster().is_ok_and(|it| it.is_some());
+    while !world.all_running().iter().any(|(_, running)| is_there(running)) {
+        sleep(Duration::from_millis(200)).await;
+    }
+    for command in preparations(clients) {
+        submit(world, command).await;
+    }
+}
+
+/// Waits until a command was done and all members have it. Returns the members.
+async fn recover(world: &World) -> Vec<Running> {
+    prepare(world, 0).await;
+    loop {
+        sleep(Duration::from_millis(500)).await;
+        let running = world.all_running();
+        let leading = running.iter().find(|(_, running)| running.handle.is_leader());
+        let status = leading.and_then(|(_, running)| running.handle.cluster_status());
+        let Some(status) = status.filter(|status| !status.changing) else { continue };
+        let members = status.members.iter().map(|member| member.node);
+        let all: Option<Vec<_>> = members
+            .map(|member| running.iter().find(|(node, _)| *node == member).cloned())
+            .collect();
+        let Some(all) = all else { continue };
+        let indexes = || all.iter().map(|(_, it)| it.reader.position().index);
+        if indexes().min() == indexes().max() {
+            all.iter().for_each(|(node, running)| compare(world, *node, running));
+            return all.into_iter().map(|(_, running)| running).collect();
+        }
+    }
+}
