@@ -407,8 +407,8 @@ fn unknown_chain(number: u8) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Environment;
     use crate::codec;
+    use crate::engine::Environment;
     use crate::table::key::Key;
 
     #[test]

@@ -52,12 +52,30 @@ struct Record {
     next: u64,
     /// Operations on each shared register.
     registers: BTreeMap<u64, Vec<Event<RegisterOperation>>>,
-    /// Memories: whether each must be there at the end; `None` if that is unknown.
-    memories: BTreeMap<u64, Option<bool>>,
+    /// Memories that were created once.
+    memories: BTreeMap<u64, Fate>,
     /// Memories of which exactly one must be there, or at most one without an acknowledgement.
-    alternatives: Vec<(Vec<u64>, bool)>,
+    alternatives: BTreeMap<u64, (Vec<u64>, bool)>,
     /// Operations that returned.
     completed: u64,
+}
+
+/// Whether a memory was created, and deleted after that; `None` if that is unknown.
+#[derive(Clone, Copy)]
+struct Fate {
+    created: Option<bool>,
+    deleted: Option<bool>,
+}
+
+impl Fate {
+    /// Whether it must be there, or must not.
+    fn is_there(self) -> Option<bool> {
+        match (self.created, self.deleted) {
+            (Some(false), _) | (_, Some(true)) => Some(false),
+            (Some(true), Some(false)) => Some(true),
+            _ => None,
+        }
+    }
 }
 
 /// What became of a command.
@@ -136,13 +154,6 @@ impl Client {
         self.world.elapsed().as_nanos() as u64
     }
 
-    /// A node, whether or not it is of use.
-    fn any_node(&self) -> Option<(NodeId, Running)> {
-        let mut running = self.world.all_running();
-        let at = self.random(running.len().max(1) as u64) as usize;
-        (at < running.len()).then(|| running.swap_remove(at))
-    }
-
     /// Sends requests until it is dropped.
     pub async fn run(mut self) {
         loop {
@@ -160,7 +171,7 @@ impl Client {
     }
 
     async fn submit(&self, command: Command) -> Outcome {
-        let Some((node, running)) = self.any_node() else {
+        let Some((node, running)) = self.world.any_member() else {
             sleep(PAUSE_MAX).await;
             return Outcome::NoEffect;
         };
@@ -219,7 +230,7 @@ impl Client {
 
     /// The value of a register; `None` without a response.
     async fn read_linearizable(&self, register: u64) -> Option<Option<u64>> {
-        let (node, running) = self.any_node()?;
+        let (node, running) = self.world.any_member()?;
         let started = self.world.with_node(node, |it| it.starts);
         running.handle.read_index(Instant::now() + TIMEOUT).await.ok()?;
         let is_same = self.world.with_node(node, |it| it.process.is_some() && it.starts == started);
@@ -244,7 +255,7 @@ impl Client {
 
     async fn write_own(&mut self) {
         let value = self.next();
-        let Some((node, running)) = self.any_node() else { return };
+        let Some((node, running)) = self.world.any_member() else { return };
         let command = set(self.own_register(), value);
         let Outcome::Done { index, .. } = self.submit_at(node, &running, command).await else {
             return;
@@ -252,7 +263,7 @@ impl Client {
         self.own.push((value, Instant::now()));
         self.world.trace(&format!("client {} has written {value} at {index}", self.number));
         // Another node has it once it has applied that index.
-        let Some((other, running)) = self.any_node() else { return };
+        let Some((other, running)) = self.world.any_member() else { return };
         if running.handle.wait_applied(index, Instant::now() + TIMEOUT).await.is_ok() {
             let found = self.read(&running, self.own_register());
             if found.is_none_or(|found| found < value) {
@@ -266,7 +277,7 @@ impl Client {
     /// Reads its register from the state of some node: what was acknowledged before the staleness that the
     /// node reports is there.
     async fn read_own(&self) {
-        let Some((node, running)) = self.any_node() else { return };
+        let Some((node, running)) = self.world.any_member() else { return };
         if self.world.with_node(node, |it| *it.paused.borrow()) {
             return;
         }
@@ -286,46 +297,56 @@ impl Client {
     async fn create(&self) {
         let number = self.next();
         let memory = new_memory(number, format!("memory {number}"));
-        let is_there = match self.submit(create(memory)).await {
+        let set = |created| {
+            let fate = Fate { created, deleted: Some(false) };
+            self.promises.0.lock().memories.insert(number, fate);
+        };
+        // The run may end before the response arrives.
+        set(None);
+        let created = match self.submit(create(memory)).await {
             Outcome::Done { .. } => Some(true),
             Outcome::Unknown => None,
             Outcome::NoEffect => Some(false),
         };
-        self.promises.0.lock().memories.insert(number, is_there);
-        self.world.trace(&format!("client {} creates {number}: {is_there:?}", self.number));
+        set(created);
+        self.world.trace(&format!("client {} creates {number}: {created:?}", self.number));
     }
 
     async fn create_with_receipt(&self) {
-        let (key, mut numbers) = (self.next(), Vec::new());
+        let key = self.next();
+        let set = |numbers: &[u64], is_acknowledged| {
+            let attempts = (numbers.to_vec(), is_acknowledged);
+            self.promises.0.lock().alternatives.insert(key, attempts);
+        };
+        let mut numbers = Vec::new();
         for _ in 0..ATTEMPTS {
             let number = self.next();
+            numbers.push(number);
+            set(&numbers, false);
             let receipt = ReceiptRequest { key: receipt_key(key), body_hash: [1; 32] };
             let memory = new_memory(number, format!("memory {number}"));
             let command = Command { actor: Some(KEY), receipt: Some(receipt), ..create(memory) };
             match self.submit(command).await {
                 Outcome::Done { reply, .. } => {
-                    numbers.push(number);
                     let touched = TouchedMemories::from_reply(*reply).map(|it| it.memories);
                     let id = touched.and_then(|memories| Some(memories.first()?.id));
                     let is_one = id.is_some_and(|id| numbers.iter().any(|it| memory_id(*it) == id));
                     if !is_one {
                         self.world.violate(format!("a receipt names {id:?} of {numbers:?}"));
                     }
-                    self.promises.0.lock().alternatives.push((numbers, true));
-                    return;
+                    return set(&numbers, true);
                 }
-                Outcome::Unknown => numbers.push(number),
-                Outcome::NoEffect => {}
+                Outcome::Unknown | Outcome::NoEffect => {}
             }
             sleep(PAUSE_MAX).await;
         }
-        self.promises.0.lock().alternatives.push((numbers, false));
     }
 
     async fn delete(&self) {
         let number = {
             let record = self.promises.0.lock();
-            let there = record.memories.iter().filter(|(_, is_there)| **is_there == Some(true));
+            let is_there = |fate: &Fate| fate.is_there() == Some(true);
+            let there = record.memories.iter().filter(|(_, fate)| is_there(fate));
             let numbers: Vec<u64> = there.map(|(number, _)| *number).collect();
             drop(record);
             let at = self.random(numbers.len().max(1) as u64) as usize;
@@ -333,14 +354,17 @@ impl Client {
         };
         let Some(number) = number else { return };
         // Another client may delete it as well: only one gets it.
-        self.promises.0.lock().memories.insert(number, None);
-        let deletion = DeleteMemory { id: memory_id(number), rejects: None };
-        let is_there = match self.submit(Command::of_tenant(TENANT, deletion)).await {
-            Outcome::Done { .. } => Some(false),
-            Outcome::Unknown => None,
-            Outcome::NoEffect => Some(true),
+        let set = |deleted| {
+            let fate = Fate { created: Some(true), deleted };
+            self.promises.0.lock().memories.insert(number, fate);
         };
-        self.promises.0.lock().memories.insert(number, is_there);
+        set(None);
+        let deletion = DeleteMemory { id: memory_id(number), rejects: None };
+        set(match self.submit(Command::of_tenant(TENANT, deletion)).await {
+            Outcome::Done { .. } => Some(true),
+            Outcome::Unknown => None,
+            Outcome::NoEffect => Some(false),
+        });
     }
 }
 
@@ -418,16 +442,24 @@ impl Promises {
                 .flatten()
                 .is_some()
         };
-        for (number, expected) in &record.memories {
-            if expected.is_some_and(|expected| expected != is_there(*number)) {
+        let mut created = 0;
+        for (number, fate) in &record.memories {
+            let (expected, found) = (fate.is_there(), is_there(*number));
+            if expected.is_some_and(|expected| expected != found) {
                 world.violate(format!("memory {number} should be there: {expected:?}"));
             }
+            created += u64::from(found || fate.created == Some(true));
         }
-        for (numbers, is_acknowledged) in &record.alternatives {
+        for (numbers, is_acknowledged) in record.alternatives.values() {
             let count = numbers.iter().filter(|number| is_there(**number)).count();
+            created += count as u64;
             if count > 1 || *is_acknowledged && count == 0 {
                 world.violate(format!("{count} of {numbers:?}, which have one receipt"));
             }
+        }
+        let fired = running.reader.firings(TENANT, TRIGGER).total;
+        if fired != created {
+            world.violate(format!("the trigger has fired {fired} times for {created} memories"));
         }
         for (register, history) in &record.registers {
             match check(&Register, history, BUDGET) {

@@ -11,7 +11,9 @@ mod host;
 mod node;
 mod plan;
 mod process;
+mod recovery;
 mod run;
+mod shrink;
 mod trace;
 mod world;
 
@@ -32,13 +34,36 @@ struct Options {
     /// Writes the trace to a file.
     #[arg(long)]
     trace: Option<PathBuf>,
-    /// Prints log lines of the nodes: warnings and errors.
+    /// Prints log lines of the nodes.
     #[arg(long)]
     log: bool,
+    /// Finds few faults that suffice for a violation.
+    #[arg(long, conflicts_with_all = ["without", "trace", "log"])]
+    shrink: bool,
+}
+
+/// Prints the faults of a seed that suffice for a violation.
+fn shrink(seed: u64) -> ExitCode {
+    let removed = shrink::shrink(seed).expect("this program can be run again");
+    let Some(removed) = removed else {
+        println!("seed {seed} violates nothing");
+        return ExitCode::SUCCESS;
+    };
+    for (number, (at, fault)) in plan::Plan::new(seed).faults.iter().enumerate() {
+        if !removed.contains(&number) {
+            println!("{number:>4} after {:>6} ms: {fault:?}", at.as_millis());
+        }
+    }
+    let removed: Vec<String> = removed.iter().map(usize::to_string).collect();
+    println!("--seed {seed} --without {}", removed.join(","));
+    ExitCode::FAILURE
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if options.shrink {
+        return shrink(options.seed);
+    }
     process::seed(options.seed);
     // Of a task too: what follows would not be what happens.
     let report = std::panic::take_hook();

@@ -53,9 +53,11 @@ pub fn start(world: &Arc<World>, node: NodeId) {
     world.keep_task(node, number, task.abort_handle());
 }
 
-/// The incarnation of a node's first data folder.
-pub fn incarnation(node: NodeId) -> [u8; 16] {
-    [node as u8; 16]
+/// The incarnation of the data folder on a node's disk.
+pub fn incarnation(node: NodeId, disk: u8) -> [u8; 16] {
+    let mut incarnation = [node as u8; 16];
+    incarnation[0] = disk;
+    incarnation
 }
 
 async fn run(host: Host) {
@@ -79,7 +81,13 @@ async fn run(host: Host) {
             tokio::select! {
                 _ = tasks => {}
                 cause = running.handle.fault().closed() => {
-                    // The first cause of a full disk is the error that the simulation returned.
+                    // The error of a full disk, which the simulation returned; and the node whose disk
+                    // was lost, which ends for good.
+                    let has_lost = world.with_node(node, |it| it.disks > 1);
+                    if has_lost && cause.contains("is not the one that its cluster has recorded") {
+                        world.trace(&format!("node {node} has no place in its cluster"));
+                        return world.end(node, End::Kill, None);
+                    }
                     if !cause.contains("simulated") {
                         world.violate(format!("node {node} stops: {cause}"));
                     }
@@ -118,7 +126,7 @@ async fn start_raft(host: &Host) -> Result<Running, String> {
     let (writer, reader, log) = opened.map_err(|error| error.to_string())?;
     let settings = Settings {
         node,
-        incarnation: incarnation(node),
+        incarnation: world.with_node(node, |it| incarnation(node, it.disks)),
         boot,
         heartbeat: HEARTBEAT,
         election_min: ELECTION_MIN,
@@ -202,15 +210,19 @@ async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
         if position.clock.0 < clock || position.index < index {
             world.violate(format!("node {node} goes back from {index} to {}", position.index));
         }
-        if status.role == NodeRole::Leader {
-            let leader = world.with(|state| *state.leaders.entry(status.term).or_insert(node));
+        // A node that has begun a cluster of its own leads it, and belongs to none yet.
+        let cluster = running.reader.cluster().ok().flatten().map(|cluster| cluster.id);
+        if let Some(cluster) = cluster.filter(|_| status.role == NodeRole::Leader) {
+            let led = (cluster, status.term);
+            let leader = world.with(|state| *state.leaders.entry(led).or_insert(node));
             if leader != node {
                 let term = status.term;
                 world.violate(format!("nodes {leader} and {node} lead term {term}"));
             }
         }
         // A hash of all rows takes long: it is computed where others compute theirs, too.
-        if position.index != compared && (position.index == index || position.index % 8 == 0) {
+        let is_due = position.index == index || position.index % 8 == 0;
+        if cluster.is_some() && position.index != compared && is_due {
             compared = position.index;
             compare(world, node, running);
         }

@@ -54,6 +54,10 @@ pub enum Fault {
     Add { node: NodeId },
     /// A member is removed for good.
     Remove { node: NodeId },
+    /// A node starts again with an empty disk.
+    LostDisk { node: NodeId, down: Duration },
+    /// A node that has begun a cluster of its own is to become a member.
+    AddBegun { node: NodeId },
 }
 
 /// The faults of a run.
@@ -65,6 +69,8 @@ pub struct Plan {
     pub clients: u64,
     /// The faults, with the time since the start of the run.
     pub faults: Vec<(Duration, Fault)>,
+    /// Whether the cluster is lost at the end, and recovered.
+    pub is_recovered: bool,
 }
 
 fn seconds(random: &mut Rng, min: f64, max: f64) -> Duration {
@@ -90,12 +96,29 @@ impl Plan {
             faults.push((at, fault(random, &nodes, &kinds)));
             at += seconds(random, 0.05, pause);
         }
-        Self { nodes, clients: random.u64(1..=4), faults }
+        only_one_disk(&mut faults, nodes.len());
+        let (clients, is_recovered) = (random.u64(1..=4), random.u8(0..6) == 0);
+        Self { nodes, clients, faults, is_recovered }
     }
 }
 
+/// Leaves the first lost disk only, and none to clusters that cannot lose one. No member is removed then: two
+/// of three that are left could not lose it.
+fn only_one_disk(faults: &mut Vec<(Duration, Fault)>, nodes: usize) {
+    let is_lost = |fault: &Fault| matches!(fault, Fault::LostDisk { .. });
+    let mut left = usize::from(nodes > 2 && faults.iter().any(|(_, fault)| is_lost(fault)));
+    if left > 0 {
+        faults.retain(|(_, fault)| !matches!(fault, Fault::Remove { .. }));
+    }
+    faults.retain(|(_, fault)| {
+        let is_kept = !is_lost(fault) || left > 0;
+        left -= usize::from(is_lost(fault) && is_kept);
+        is_kept
+    });
+}
+
 /// Kinds of faults.
-const KINDS: u8 = 17;
+const KINDS: u8 = 19;
 
 fn fault(random: &mut Rng, nodes: &[NodeId], kinds: &[u8]) -> Fault {
     let node = nodes[random.usize(..nodes.len())];
@@ -144,6 +167,8 @@ fn fault(random: &mut Rng, nodes: &[NodeId], kinds: &[u8]) -> Fault {
             true => Fault::Transfer { node },
             false => Fault::Verify,
         },
+        16 => Fault::LostDisk { node, down },
+        17 => Fault::AddBegun { node: random.u64(20..30) },
         _ => match random.bool() {
             // An id is never used twice.
             true => Fault::Add { node: random.u64(6..20) },
@@ -266,7 +291,26 @@ async fn happen(world: Arc<World>, fault: Fault) {
             }
         }
         Fault::Remove { node } => operate(&world, Operation::Remove(node)).await,
+        Fault::LostDisk { node, down } => world.lose_disk(node, down),
+        Fault::AddBegun { node } => {
+            if world.with(|state| !state.nodes.contains_key(&node)) {
+                world.add_node(node);
+                start(&world, node);
+                sleep(Duration::from_millis(100)).await;
+                begin(&world, node).await;
+                operate(&world, Operation::Add { node, address: address(node) }).await;
+            }
+        }
     }
+}
+
+/// Bootstraps a node alone, and does not complete it.
+async fn begin(world: &World, node: NodeId) {
+    let running = world.all_running();
+    let Some((_, running)) = running.iter().find(|(running, _)| *running == node) else { return };
+    let members = [(node, address(node))].into();
+    let begun = raft::bootstrap(&running.handle, &members, Instant::now() + OPERATE_TIMEOUT).await;
+    world.trace(&format!("node {node} has begun a cluster: {begun:?}"));
 }
 
 /// Longest delay of a message without a fault.
@@ -275,11 +319,7 @@ pub const USUAL_DELAY: Duration = Duration::from_millis(5);
 pub const USUAL_STEP: Duration = Duration::from_millis(4);
 
 async fn operate(world: &World, operation: Operation) {
-    let running = world.all_running();
-    if running.is_empty() {
-        return;
-    }
-    let (_, running) = &running[world.with(|state| state.random.usize(..running.len()))];
+    let Some((_, running)) = world.any_member() else { return };
     let result = running.handle.operate(operation.clone(), Instant::now() + OPERATE_TIMEOUT).await;
     world.trace(&format!("{operation:?}: {result:?}"));
 }

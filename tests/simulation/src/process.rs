@@ -1,6 +1,8 @@
 //! What a process gets from its operating system, decided by a seed: random bytes, and what a disk keeps
 //! when power fails. The functions here replace those of the C library in this program, for the standard
-//! library, for RocksDB, and for all that asks for random bytes.
+//! library, for RocksDB, and for all that needs random bytes.
+
+#![expect(unsafe_code, reason = "functions of the C library are unsafe, and so are their names")]
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};

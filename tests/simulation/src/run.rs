@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use storage::{Command, View};
+use storage::Command;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clients::{Client, Promises, preparations};
 use crate::node::{compare, start, supervise};
 use crate::plan::{self, Plan, heal};
+use crate::recovery::recover;
 use crate::trace::Trace;
 use crate::world::{Running, World};
 
@@ -56,9 +57,16 @@ pub async fn run(seed: u64, skipped: Vec<usize>, trace: Option<&Path>) -> std::i
     heal(&world);
     sleep(Duration::from_secs(5)).await;
     using.abort();
-    match timeout(RECOVERY_TIME, recover(&world)).await {
-        Ok(all) => all.iter().for_each(|running| promises.check(&world, running)),
-        Err(_) => world.violate("the cluster does not work again".into()),
+    match plan.is_recovered {
+        true => match timeout(RECOVERY_TIME, recover(&world)).await {
+            Ok(Some((running, true))) => promises.check(&world, &running),
+            Ok(_) => {}
+            Err(_) => world.violate("the recovered node does not work".into()),
+        },
+        false => match timeout(RECOVERY_TIME, work_again(&world)).await {
+            Ok(all) => all.iter().for_each(|running| promises.check(&world, running)),
+            Err(_) => world.violate("the cluster does not work again".into()),
+        },
     }
     supervising.abort();
     Ok(world.with(|state| Summary {
@@ -71,7 +79,7 @@ pub async fn run(seed: u64, skipped: Vec<usize>, trace: Option<&Path>) -> std::i
 /// Waits until some node has done a command.
 async fn submit(world: &World, command: Command) {
     loop {
-        for (_, running) in world.all_running() {
+        for (_, running) in world.members() {
             let deadline = Instant::now() + TIMEOUT;
             match running.handle.submit(command.clone(), deadline).await {
                 Ok(outcome) if outcome.accepted.is_ok() => return,
@@ -87,8 +95,7 @@ async fn submit(world: &World, command: Command) {
 }
 
 async fn prepare(world: &World, clients: u64) {
-    let is_there = |running: &Running| running.reader.cluster().is_ok_and(|it| it.is_some());
-    while !world.all_running().iter().any(|(_, running)| is_there(running)) {
+    while world.members().is_empty() {
         sleep(Duration::from_millis(200)).await;
     }
     for command in preparations(clients) {
@@ -97,15 +104,17 @@ async fn prepare(world: &World, clients: u64) {
 }
 
 /// Waits until a command was done and all members have it. Returns the members.
-async fn recover(world: &World) -> Vec<Running> {
+async fn work_again(world: &World) -> Vec<Running> {
     prepare(world, 0).await;
     loop {
         sleep(Duration::from_millis(500)).await;
-        let running = world.all_running();
+        let running = world.members();
         let leading = running.iter().find(|(_, running)| running.handle.is_leader());
         let status = leading.and_then(|(_, running)| running.handle.cluster_status());
         let Some(status) = status.filter(|status| !status.changing) else { continue };
-        let members = status.members.iter().map(|member| member.node);
+        // A node that lost its disk takes no part, until an operator replaces it.
+        let has_disk = |node: &u64| world.with_node(*node, |it| it.disks == 1);
+        let members = status.members.iter().map(|member| member.node).filter(has_disk);
         let all: Option<Vec<_>> = members
             .map(|member| running.iter().find(|(node, _)| *node == member).cloned())
             .collect();

@@ -10,7 +10,7 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 use raft::simulation::{DiskStep, Endpoint};
 use raft::{Handle, NodeId};
-use storage::Reader;
+use storage::{Reader, View};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -48,14 +48,16 @@ pub struct State {
     pub violations: Vec<String>,
     /// The state at each index that some node reached: its hash.
     pub hashes: BTreeMap<u64, [u8; 32]>,
-    /// The node that led a term.
-    pub leaders: BTreeMap<u64, NodeId>,
+    /// The node that led a term of a cluster.
+    pub leaders: BTreeMap<([u8; 16], u64), NodeId>,
 }
 
 /// A node.
 pub struct Node {
     /// Its data folder.
     pub data: PathBuf,
+    /// Disks so far.
+    pub disks: u8,
     /// Processes so far.
     pub starts: u32,
     /// Its process.
@@ -187,9 +189,25 @@ impl World {
     pub fn add_node(&self, node: NodeId) {
         let data = self.folder.path().join(format!("node-{node}-0"));
         let (paused, disk, clock) = (watch::Sender::new(false), Disk::default(), Clock::default());
-        let (starts, process, starts_at) = (0, None, None);
-        let added = Node { data, starts, process, paused, disk, clock, starts_at };
+        let (disks, starts, process, starts_at) = (1, 0, None, None);
+        let added = Node { data, disks, starts, process, paused, disk, clock, starts_at };
         self.with(|state| drop(state.nodes.insert(node, added)));
+    }
+
+    /// A path in the folder of the run, where nothing is yet.
+    pub fn new_folder(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Ends the process of a node, and replaces its disk by an empty one.
+    pub fn lose_disk(&self, node: NodeId, down: Duration) {
+        self.end(node, End::Power, Some(down));
+        self.with(|state| {
+            let it = state.nodes.get_mut(&node).expect("the node is in the world");
+            it.disks += 1;
+            it.data = self.folder.path().join(format!("node-{node}-disk-{}", it.disks));
+            state.trace.add(&format!("node {node} has lost its disk"));
+        });
     }
 
     /// Time since the start of the run.
@@ -216,6 +234,22 @@ impl World {
                 .filter_map(|(id, node)| Some((*id, node.process.as_ref()?.raft.clone()?)))
                 .collect()
         })
+    }
+
+    /// All nodes that run and have a cluster.
+    pub fn members(&self) -> Vec<(NodeId, Running)> {
+        let mut running = self.all_running();
+        running.retain(|(_, it)| it.reader.cluster().is_ok_and(|cluster| cluster.is_some()));
+        running
+    }
+
+    /// One of them, whether or not it is of use to a client.
+    pub fn any_member(&self) -> Option<(NodeId, Running)> {
+        let mut running = self.members();
+        if running.is_empty() {
+            return None;
+        }
+        Some(running.swap_remove(self.with(|state| state.random.usize(..running.len()))))
     }
 
     /// Keeps a task of a process, which ends with it. Returns whether the process still runs.
