@@ -16,11 +16,17 @@ use storage::model::release::Release;
 use storage::model::tenant::Role;
 use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::vector::{ModelId, Vector};
-use storage::{Command, MemoryPatch, NewMemory, Reply, ReplyValue, TouchedMemories};
+use storage::{
+    Command, Filter, ListRequest, MemoryPatch, NewMemory, Order, Reply, ReplyValue, Sort,
+    TierFilter, TouchedMemories,
+};
 use tokio::time::{Instant, sleep};
 
-use crate::history::{Event, Register, RegisterOperation, Verdict, check};
 use crate::world::{Running, World};
+use simulation::history::{
+    Counter, CounterOperation, Event, Register, RegisterOperation, Set, SetOperation, Verdict,
+    check,
+};
 
 /// The tenant of all memories.
 pub const TENANT: TenantId = TenantId(1);
@@ -34,6 +40,8 @@ pub const DIMENSION: usize = 4;
 pub const TRIGGER: TriggerId = TriggerId([9; 16]);
 /// Registers that all clients write.
 const REGISTERS: u64 = 3;
+/// Words that memories share.
+const GROUPS: u64 = 3;
 /// Time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest pause between two requests of a client.
@@ -41,7 +49,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(150);
 /// Attempts with one receipt.
 const ATTEMPTS: usize = 8;
 /// Sets of operations that a check of a register examines.
-const BUDGET: usize = 2_000_000;
+const BUDGET: usize = 200_000;
 
 /// What the clients were promised.
 #[derive(Default)]
@@ -50,12 +58,16 @@ pub struct Promises(Mutex<Record>);
 #[derive(Default)]
 struct Record {
     next: u64,
-    /// Operations on each shared register.
-    registers: BTreeMap<u64, Vec<Event<RegisterOperation>>>,
+    /// Operations on each register. `None` had no effect.
+    registers: BTreeMap<u64, Vec<Option<Event<RegisterOperation>>>>,
+    /// Reads of how often the trigger has fired.
+    counts: Vec<Event<CounterOperation>>,
+    /// Reads of the memories with a word.
+    sets: BTreeMap<u64, Vec<Event<SetOperation>>>,
     /// Memories that were created once.
     memories: BTreeMap<u64, Fate>,
     /// Memories of which exactly one must be there, or at most one without an acknowledgement.
-    alternatives: BTreeMap<u64, (Vec<u64>, bool)>,
+    alternatives: BTreeMap<u64, Alternatives>,
     /// Operations that returned.
     completed: u64,
 }
@@ -63,8 +75,22 @@ struct Record {
 /// Whether a memory was created, and deleted after that; `None` if that is unknown.
 #[derive(Clone, Copy)]
 struct Fate {
+    /// When the creation was called and returned.
+    called: u64,
+    returned: Option<u64>,
     created: Option<bool>,
     deleted: Option<bool>,
+    /// When its deletion was called and returned.
+    deletion: Option<(u64, Option<u64>)>,
+}
+
+/// Attempts to create one memory with one receipt.
+#[derive(Clone)]
+struct Alternatives {
+    numbers: Vec<u64>,
+    called: u64,
+    /// When one of them was acknowledged.
+    returned: Option<u64>,
 }
 
 impl Fate {
@@ -120,6 +146,30 @@ pub fn new_memory(number: u64, label: String) -> NewMemory {
     }
 }
 
+/// The number of a memory, if a client has created it.
+fn number_of(id: MemoryId) -> Option<u64> {
+    u64::try_from(u128::from_be_bytes(id.0)).ok()
+}
+
+/// The label of a memory, with a word that others have too.
+fn label_of(number: u64) -> String {
+    format!("memory {number} group{}", number % GROUPS)
+}
+
+/// The memories with the word of a group.
+fn with_word(group: u64) -> ListRequest {
+    let words = Some(vec![format!("group{group}")]);
+    ListRequest {
+        filter: Filter { words, tier: TierFilter::All, ..Filter::default() },
+        sort: Sort::CreatedAt,
+        order: Order::Ascending,
+        after: None,
+        offset: 0,
+        limit: 10_000,
+        min_heat: None,
+    }
+}
+
 fn value_of(label: &str) -> Option<u64> {
     label.strip_prefix("value ")?.parse().ok()
 }
@@ -129,15 +179,15 @@ pub struct Client {
     world: Arc<World>,
     promises: Arc<Promises>,
     number: u64,
-    /// What it has written to its own register, and when that was acknowledged.
-    own: Vec<(u64, Instant)>,
+    /// The last acknowledged write of each register: its index, and when it was called.
+    written: BTreeMap<u64, (u64, u64)>,
 }
 
 impl Client {
     /// A client with this number.
     pub fn new(world: &Arc<World>, promises: &Arc<Promises>, number: u64) -> Self {
         let (world, promises) = (Arc::clone(world), Arc::clone(promises));
-        Self { world, promises, number, own: Vec::new() }
+        Self { world, promises, number, written: BTreeMap::new() }
     }
 
     fn random(&self, below: u64) -> u64 {
@@ -157,14 +207,14 @@ impl Client {
     /// Sends requests until it is dropped.
     pub async fn run(mut self) {
         loop {
-            match self.random(12) {
+            match self.random(14) {
                 0..3 => self.write_register().await,
-                3..6 => self.read_register().await,
-                6 => self.create().await,
-                7 => self.create_with_receipt().await,
-                8 => self.delete().await,
-                9 => self.write_own().await,
-                _ => self.read_own().await,
+                3..7 => self.read_register().await,
+                7 | 8 => self.create().await,
+                9 => self.create_with_receipt().await,
+                10 => self.delete().await,
+                11 | 12 => self.read_set().await,
+                _ => self.read_counter().await,
             }
             sleep(self.world.random_time(Duration::ZERO, PAUSE_MAX)).await;
         }
@@ -203,168 +253,175 @@ impl Client {
         outcome
     }
 
-    async fn write_register(&self) {
+    async fn write_register(&mut self) {
         let (register, value, called) = (self.random(REGISTERS), self.next(), self.now());
+        let event = |returned| {
+            let operation = RegisterOperation::Write(value);
+            Event { called, returned, operation }
+        };
+        // The run may end before the response arrives.
+        let at = self.record(register, event(None));
         let outcome = self.submit(set(register, value)).await;
-        let returned = match outcome {
-            Outcome::Done { .. } => Some(self.now()),
-            Outcome::Unknown => None,
-            Outcome::NoEffect => return,
-        };
-        let operation = RegisterOperation::Write(value);
-        self.record(register, Event { called, returned, operation });
-        self.world.trace(&format!("client {} writes {value}: {returned:?}", self.number));
+        match outcome {
+            Outcome::Done { index, .. } => {
+                self.promises.0.lock().registers.entry(register).or_default()[at] =
+                    Some(event(Some(self.now())));
+                self.written.insert(register, (index, called));
+            }
+            Outcome::Unknown => {}
+            Outcome::NoEffect => {
+                self.promises.0.lock().registers.entry(register).or_default()[at] = None;
+            }
+        }
+        self.world.trace(&format!("client {} writes {value}", self.number));
     }
 
-    fn record(&self, register: u64, event: Event<RegisterOperation>) {
-        self.promises.0.lock().registers.entry(register).or_default().push(event);
+    /// Adds an operation to the history of a register. Returns its place.
+    fn record(&self, register: u64, event: Event<RegisterOperation>) -> usize {
+        let mut record = self.promises.0.lock();
+        let history = record.registers.entry(register).or_default();
+        history.push(Some(event));
+        history.len() - 1
     }
 
+    /// Reads a register at one of the three levels. Each returns what was current at some moment: of a
+    /// linearizable read, between its call and its return; of a read of a state that is stale by some time at
+    /// most, since then; of a read after an index, since the write with that index was called.
     async fn read_register(&self) {
-        let (register, called) = (self.random(REGISTERS), self.now());
-        let Some(value) = self.read_linearizable(register).await else { return };
-        let (returned, operation) = (Some(self.now()), RegisterOperation::Read(value));
-        self.record(register, Event { called, returned, operation });
-        self.world.trace(&format!("client {} reads {value:?}", self.number));
-    }
-
-    /// The value of a register; `None` without a response.
-    async fn read_linearizable(&self, register: u64) -> Option<Option<u64>> {
-        let (node, running) = self.world.any_member()?;
+        let register = self.random(REGISTERS);
+        let Some((node, running)) = self.world.any_member() else { return };
         let started = self.world.with_node(node, |it| it.starts);
-        running.handle.read_index(Instant::now() + TIMEOUT).await.ok()?;
-        let is_same = self.world.with_node(node, |it| it.process.is_some() && it.starts == started);
-        let value = self.read(&running, register);
-        is_same.then_some(value)
-    }
-
-    fn read(&self, running: &Running, register: u64) -> Option<u64> {
-        match running.reader.get(TENANT, memory_id(register)) {
-            Ok(found) => found.and_then(|found| value_of(&found.memory.label)),
-            Err(error) => {
-                self.world.violate(format!("a read fails: {error}"));
-                None
+        let called = match self.random(3) {
+            0 => {
+                let called = self.now();
+                let read = running.handle.read_index(Instant::now() + TIMEOUT).await;
+                read.ok().map(|()| called)
             }
-        }
-    }
-
-    /// A register that only this client writes, with ascending values.
-    fn own_register(&self) -> u64 {
-        100 + self.number
-    }
-
-    async fn write_own(&mut self) {
-        let value = self.next();
-        let Some((node, running)) = self.world.any_member() else { return };
-        let command = set(self.own_register(), value);
-        let Outcome::Done { index, .. } = self.submit_at(node, &running, command).await else {
-            return;
+            1 if !self.world.with_node(node, |it| *it.paused.borrow()) => {
+                let staleness = running.handle.staleness();
+                staleness.map(|by| self.now().saturating_sub(by.as_nanos() as u64))
+            }
+            _ => match self.written.get(&register) {
+                Some((index, called)) => {
+                    let end = Instant::now() + TIMEOUT;
+                    let waited = running.handle.wait_applied(*index, end).await;
+                    waited.ok().map(|()| *called)
+                }
+                None => None,
+            },
         };
-        self.own.push((value, Instant::now()));
-        self.world.trace(&format!("client {} has written {value} at {index}", self.number));
-        // Another node has it once it has applied that index.
-        let Some((other, running)) = self.world.any_member() else { return };
-        if running.handle.wait_applied(index, Instant::now() + TIMEOUT).await.is_ok() {
-            let found = self.read(&running, self.own_register());
-            if found.is_none_or(|found| found < value) {
-                self.world.violate(format!(
-                    "node {other} has applied {index} and returns {found:?} for {value}"
-                ));
-            }
+        let Some(called) = called else { return };
+        let value = match running.reader.get(TENANT, memory_id(register)) {
+            Ok(found) => found.and_then(|found| value_of(&found.memory.label)),
+            Err(error) => return self.world.violate(format!("a read fails: {error}")),
+        };
+        // A process that has ended sends no response.
+        if self.world.with_node(node, |it| it.process.is_some() && it.starts == started) {
+            let (returned, operation) = (Some(self.now()), RegisterOperation::Read(value));
+            self.record(register, Event { called, returned, operation });
+            self.world.trace(&format!("client {} reads {value:?} of {node}", self.number));
         }
     }
 
-    /// Reads its register from the state of some node: what was acknowledged before the staleness that the
-    /// node reports is there.
-    async fn read_own(&self) {
+    /// Reads how often the trigger has fired.
+    async fn read_counter(&self) {
         let Some((node, running)) = self.world.any_member() else { return };
-        if self.world.with_node(node, |it| *it.paused.borrow()) {
+        let (started, called) = (self.world.with_node(node, |it| it.starts), self.now());
+        if running.handle.read_index(Instant::now() + TIMEOUT).await.is_err() {
             return;
         }
-        let Some(staleness) = running.handle.staleness() else { return };
-        let found = self.read(&running, self.own_register());
-        let since = Instant::now().checked_sub(staleness);
-        let acknowledged = |(_, at): &&(u64, Instant)| since.is_some_and(|since| *at < since);
-        let expected = self.own.iter().rfind(acknowledged).map(|(value, _)| *value);
-        if found < expected {
-            self.world.violate(format!(
-                "node {node} returns {found:?} with a staleness of {staleness:?}: {expected:?} was \
-                 acknowledged before that"
-            ));
+        let total = running.reader.firings(TENANT, TRIGGER).total;
+        if self.world.with_node(node, |it| it.process.is_some() && it.starts == started) {
+            let (returned, operation) = (Some(self.now()), CounterOperation::Read(total));
+            self.promises.0.lock().counts.push(Event { called, returned, operation });
+        }
+    }
+
+    /// Finds the memories with a word.
+    async fn read_set(&self) {
+        let group = self.random(GROUPS);
+        let Some((node, running)) = self.world.any_member() else { return };
+        let (started, called) = (self.world.with_node(node, |it| it.starts), self.now());
+        if running.handle.read_index(Instant::now() + TIMEOUT).await.is_err() {
+            return;
+        }
+        let found = match running.reader.list(TENANT, &with_word(group)) {
+            Ok(page) => page.memories.iter().filter_map(|it| number_of(it.id)).collect(),
+            Err(error) => return self.world.violate(format!("a list fails: {error}")),
+        };
+        if self.world.with_node(node, |it| it.process.is_some() && it.starts == started) {
+            let (returned, operation) = (Some(self.now()), SetOperation::Read(found));
+            let event = Event { called, returned, operation };
+            self.promises.0.lock().sets.entry(group).or_default().push(event);
         }
     }
 
     async fn create(&self) {
-        let number = self.next();
-        let memory = new_memory(number, format!("memory {number}"));
-        let set = |created| {
-            let fate = Fate { created, deleted: Some(false) };
+        let (number, called) = (self.next(), self.now());
+        let memory = new_memory(number, label_of(number));
+        let set = |created, returned| {
+            let deleted = Some(false);
+            let fate = Fate { called, returned, created, deleted, deletion: None };
             self.promises.0.lock().memories.insert(number, fate);
         };
         // The run may end before the response arrives.
-        set(None);
-        let created = match self.submit(create(memory)).await {
-            Outcome::Done { .. } => Some(true),
-            Outcome::Unknown => None,
-            Outcome::NoEffect => Some(false),
-        };
-        set(created);
-        self.world.trace(&format!("client {} creates {number}: {created:?}", self.number));
+        set(None, None);
+        match self.submit(create(memory)).await {
+            Outcome::Done { .. } => set(Some(true), Some(self.now())),
+            Outcome::Unknown => {}
+            Outcome::NoEffect => set(Some(false), None),
+        }
+        self.world.trace(&format!("client {} creates {number}", self.number));
     }
 
     async fn create_with_receipt(&self) {
-        let key = self.next();
-        let set = |numbers: &[u64], is_acknowledged| {
-            let attempts = (numbers.to_vec(), is_acknowledged);
-            self.promises.0.lock().alternatives.insert(key, attempts);
-        };
-        let mut numbers = Vec::new();
+        let (key, called) = (self.next(), self.now());
+        let mut attempts = Alternatives { numbers: Vec::new(), called, returned: None };
         for _ in 0..ATTEMPTS {
             let number = self.next();
-            numbers.push(number);
-            set(&numbers, false);
+            attempts.numbers.push(number);
+            self.promises.0.lock().alternatives.insert(key, attempts.clone());
             let receipt = ReceiptRequest { key: receipt_key(key), body_hash: [1; 32] };
-            let memory = new_memory(number, format!("memory {number}"));
+            let memory = new_memory(number, label_of(number));
             let command = Command { actor: Some(KEY), receipt: Some(receipt), ..create(memory) };
-            match self.submit(command).await {
-                Outcome::Done { reply, .. } => {
-                    let touched = TouchedMemories::from_reply(*reply).map(|it| it.memories);
-                    let id = touched.and_then(|memories| Some(memories.first()?.id));
-                    let is_one = id.is_some_and(|id| numbers.iter().any(|it| memory_id(*it) == id));
-                    if !is_one {
-                        self.world.violate(format!("a receipt names {id:?} of {numbers:?}"));
-                    }
-                    return set(&numbers, true);
+            if let Outcome::Done { reply, .. } = self.submit(command).await {
+                let touched = TouchedMemories::from_reply(*reply).map(|it| it.memories);
+                let id = touched.and_then(|memories| Some(memories.first()?.id));
+                let mut ids = attempts.numbers.iter().map(|number| memory_id(*number));
+                if !id.is_some_and(|id| ids.any(|it| it == id)) {
+                    let numbers = &attempts.numbers;
+                    self.world.violate(format!("a receipt names {id:?} of {numbers:?}"));
                 }
-                Outcome::Unknown | Outcome::NoEffect => {}
+                attempts.returned = Some(self.now());
+                self.promises.0.lock().alternatives.insert(key, attempts);
+                return;
             }
             sleep(PAUSE_MAX).await;
         }
     }
 
     async fn delete(&self) {
-        let number = {
+        let there: Vec<(u64, Fate)> = {
             let record = self.promises.0.lock();
             let is_there = |fate: &Fate| fate.is_there() == Some(true);
             let there = record.memories.iter().filter(|(_, fate)| is_there(fate));
-            let numbers: Vec<u64> = there.map(|(number, _)| *number).collect();
-            drop(record);
-            let at = self.random(numbers.len().max(1) as u64) as usize;
-            numbers.get(at).copied()
+            there.map(|(number, fate)| (*number, *fate)).collect()
         };
-        let Some(number) = number else { return };
+        let at = self.random(there.len().max(1) as u64) as usize;
+        let Some((number, fate)) = there.get(at).copied() else { return };
         // Another client may delete it as well: only one gets it.
-        let set = |deleted| {
-            let fate = Fate { created: Some(true), deleted };
+        let called = self.now();
+        let set = |deleted, deletion| {
+            let fate = Fate { deleted, deletion, ..fate };
             self.promises.0.lock().memories.insert(number, fate);
         };
-        set(None);
+        set(None, Some((called, None)));
         let deletion = DeleteMemory { id: memory_id(number), rejects: None };
-        set(match self.submit(Command::of_tenant(TENANT, deletion)).await {
-            Outcome::Done { .. } => Some(true),
-            Outcome::Unknown => None,
-            Outcome::NoEffect => Some(false),
-        });
+        match self.submit(Command::of_tenant(TENANT, deletion)).await {
+            Outcome::Done { .. } => set(Some(true), Some((called, Some(self.now())))),
+            Outcome::Unknown => {}
+            Outcome::NoEffect => set(Some(false), None),
+        }
     }
 }
 
@@ -401,9 +458,8 @@ pub fn bootstrap(members: Vec<Member>) -> Command {
 }
 
 /// Creates the registers, and the trigger that fires for each memory from then on.
-pub fn preparations(clients: u64) -> [Command; 2] {
-    let numbers = (0..REGISTERS).chain((0..clients).map(|client| 100 + client));
-    let memories = numbers.map(|number| new_memory(number, format!("register {number}")));
+pub fn preparations() -> [Command; 2] {
+    let memories = (0..REGISTERS).map(|number| new_memory(number, format!("register {number}")));
     let trigger = Trigger {
         number: 0,
         name: "each".into(),
@@ -436,11 +492,14 @@ impl Promises {
         let record = self.0.lock();
         let is_there = |number: u64| {
             let found = running.reader.get(TENANT, memory_id(number));
-            found
-                .map_err(|error| world.violate(format!("a read fails: {error}")))
-                .ok()
-                .flatten()
-                .is_some()
+            let found = found.map_err(|error| world.violate(format!("a read fails: {error}")));
+            found.ok().flatten().is_some()
+        };
+        let (mut counts, mut sets) = (record.counts.clone(), record.sets.clone());
+        let mut add = |number, called, returned| {
+            counts.push(Event { called, returned, operation: CounterOperation::Add(1) });
+            let operation = SetOperation::Add(number);
+            sets.entry(number % GROUPS).or_default().push(Event { called, returned, operation });
         };
         let mut created = 0;
         for (number, fate) in &record.memories {
@@ -448,24 +507,52 @@ impl Promises {
             if expected.is_some_and(|expected| expected != found) {
                 world.violate(format!("memory {number} should be there: {expected:?}"));
             }
-            created += u64::from(found || fate.created == Some(true));
+            if found || fate.created == Some(true) {
+                created += 1;
+                add(*number, fate.called, fate.returned);
+            }
         }
-        for (numbers, is_acknowledged) in record.alternatives.values() {
-            let count = numbers.iter().filter(|number| is_there(**number)).count();
-            created += count as u64;
-            if count > 1 || *is_acknowledged && count == 0 {
+        for Alternatives { numbers, called, returned } in record.alternatives.values() {
+            let there: Vec<u64> =
+                numbers.iter().copied().filter(|number| is_there(*number)).collect();
+            let count = there.len();
+            if count > 1 || returned.is_some() && count == 0 {
                 world.violate(format!("{count} of {numbers:?}, which have one receipt"));
+            }
+            if let Some(number) = there.first() {
+                created += 1;
+                add(*number, *called, *returned);
+            }
+        }
+        for (number, fate) in &record.memories {
+            if let Some((called, returned)) = fate.deletion {
+                let operation = SetOperation::Remove(*number);
+                sets.entry(number % GROUPS).or_default().push(Event {
+                    called,
+                    returned,
+                    operation,
+                });
             }
         }
         let fired = running.reader.firings(TENANT, TRIGGER).total;
         if fired != created {
             world.violate(format!("the trigger has fired {fired} times for {created} memories"));
         }
-        for (register, history) in &record.registers {
-            match check(&Register, history, BUDGET) {
-                Verdict::Linearizable => {}
-                verdict => world.violate(format!("register {register}: {verdict:?} {history:?}")),
-            }
+        report(world, "the counter", check(&Counter, &counts, BUDGET));
+        for (group, history) in &sets {
+            report(world, &format!("set {group}"), check(&Set, history, BUDGET));
         }
+        for (register, history) in &record.registers {
+            let history: Vec<_> = history.iter().flatten().cloned().collect();
+            report(world, &format!("register {register}"), check(&Register, &history, BUDGET));
+        }
+    }
+}
+
+fn report(world: &World, what: &str, verdict: Verdict) {
+    match verdict {
+        Verdict::Linearizable => {}
+        Verdict::Undecided => world.trace(&format!("{what}: undecided")),
+        Verdict::Violation => world.violate(format!("the history of {what} is not linearizable")),
     }
 }

@@ -7,7 +7,7 @@
 //! of operations with the same state twice. Each object has a history of its own, since linearizability is
 //! local. An operation without a response may take effect at any time after its call, or never.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::Hash;
 
 /// How an object behaves that has one copy.
@@ -152,5 +152,67 @@ impl Model for Register {
             RegisterOperation::Write(value) => Some(Some(*value)),
             RegisterOperation::Read(value) => (value == state).then_some(*state),
         }
+    }
+}
+
+/// A counter, from 0.
+pub struct Counter;
+
+/// An operation on a [`Counter`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CounterOperation {
+    /// Adds to the value.
+    Add(u64),
+    /// Returns the value.
+    Read(u64),
+}
+
+impl Model for Counter {
+    type State = u64;
+    type Operation = CounterOperation;
+
+    fn initial(&self) -> u64 {
+        0
+    }
+
+    fn apply(&self, state: &u64, operation: &CounterOperation) -> Option<u64> {
+        match operation {
+            CounterOperation::Add(more) => Some(state + more),
+            CounterOperation::Read(value) => (value == state).then_some(*state),
+        }
+    }
+}
+
+/// A set.
+pub struct Set;
+
+/// An operation on a [`Set`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SetOperation {
+    /// Adds an element.
+    Add(u64),
+    /// Removes an element.
+    Remove(u64),
+    /// Returns all elements.
+    Read(BTreeSet<u64>),
+}
+
+impl Model for Set {
+    type State = BTreeSet<u64>;
+    type Operation = SetOperation;
+
+    fn initial(&self) -> BTreeSet<u64> {
+        BTreeSet::new()
+    }
+
+    fn apply(&self, state: &BTreeSet<u64>, operation: &SetOperation) -> Option<BTreeSet<u64>> {
+        let mut after = state.clone();
+        match operation {
+            SetOperation::Add(element) => drop(after.insert(*element)),
+            SetOperation::Remove(element) => drop(after.remove(element)),
+            SetOperation::Read(elements) if elements != state => return None,
+            SetOperation::Read(_) => {}
+        }
+        Some(after)
     }
 }

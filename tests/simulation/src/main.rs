@@ -6,7 +6,6 @@
 #![allow(clippy::print_stdout)]
 
 mod clients;
-mod history;
 mod host;
 mod node;
 mod plan;

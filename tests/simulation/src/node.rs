@@ -1,13 +1,14 @@
 //! A process of a node: its start, its background tasks as `node` has them, and its end by a fault.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use raft::{LogCompaction, NodeId, NodeRole, Settings};
 use storage::command::{AdvanceTick, Expire};
 use storage::model::id::TenantId;
-use storage::{Command, Environment, Options, TickSteps, View};
+use storage::{Command, Environment, Log, Options, Reader, TickSteps, View};
 use tokio::time::{Instant, sleep};
 
 use crate::clients;
@@ -124,6 +125,7 @@ async fn start_raft(host: &Host) -> Result<Running, String> {
     let options = Options { environment: Environment::Simulation, ..Options::default() };
     let opened = storage::open(&data, options, raft::purged_index);
     let (writer, reader, log) = opened.map_err(|error| error.to_string())?;
+    check_order(&data, &reader, &log)?;
     let settings = Settings {
         node,
         incarnation: world.with_node(node, |it| incarnation(node, it.disks)),
@@ -140,6 +142,19 @@ async fn start_raft(host: &Host) -> Result<Running, String> {
     let started = raft::simulation::start(&settings, machine, transport, &data, writer, log).await;
     let (handle, endpoint) = started.map_err(|error| error.to_string())?;
     Ok(Running { handle, endpoint, reader })
+}
+
+/// Checks that the durable state is not ahead of the durable log. One that another node sent may be.
+fn check_order(data: &Path, reader: &Reader, log: &Log) -> Result<(), String> {
+    let current = std::fs::read_to_string(data.join("state/CURRENT"));
+    let is_first = current.is_ok_and(|name| name.trim() == "000001");
+    let purged = raft::purged_index(log).map_err(|error| error.to_string())?;
+    let last = log.last().map_err(|error| error.to_string())?.map_or(0, |(index, _)| index);
+    let applied = reader.position().index;
+    match is_first && applied > last.max(purged) {
+        true => Err(format!("the state has entry {applied}, and the log ends at {last}")),
+        false => Ok(()),
+    }
 }
 
 /// Creates the cluster of the first members, unless there is one: the one with the lowest id does.

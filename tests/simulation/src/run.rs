@@ -47,7 +47,7 @@ pub async fn run(seed: u64, skipped: Vec<usize>, trace: Option<&Path>) -> std::i
     let using = {
         let (world, promises) = (Arc::clone(&world), Arc::clone(&promises));
         tokio::spawn(async move {
-            prepare(&world, clients).await;
+            prepare(&world).await;
             let clients = (0..clients).map(|number| Client::new(&world, &promises, number).run());
             futures::future::join_all(clients).await;
         })
@@ -94,18 +94,18 @@ async fn submit(world: &World, command: Command) {
     }
 }
 
-async fn prepare(world: &World, clients: u64) {
+async fn prepare(world: &World) {
     while world.members().is_empty() {
         sleep(Duration::from_millis(200)).await;
     }
-    for command in preparations(clients) {
+    for command in preparations() {
         submit(world, command).await;
     }
 }
 
 /// Waits until a command was done and all members have it. Returns the members.
 async fn work_again(world: &World) -> Vec<Running> {
-    prepare(world, 0).await;
+    prepare(world).await;
     loop {
         sleep(Duration::from_millis(500)).await;
         let running = world.members();

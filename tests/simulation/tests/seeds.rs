@@ -5,9 +5,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::available_parallelism;
 
-const SIMULATION: &str = env!("CARGO_BIN_EXE_simulation");
+const SIMULATION: &str = env!("CARGO_BIN_EXE_simulate");
 /// Seeds of `make test`.
 const SEEDS: u64 = 200;
+/// Failed runs after which no further ones start.
+const FAILURES_MAX: usize = 3;
 /// Runs that found a fault once, with the faults that are left out.
 const REGRESSIONS: [(&str, u64, &str); 0] = [];
 
@@ -31,7 +33,7 @@ fn no_seed_violates_anything() {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed > *seeds.end() {
+                    if seed > *seeds.end() || failed.lock().unwrap().len() >= FAILURES_MAX {
                         return;
                     }
                     let output = run(&["--seed", &seed.to_string()]);

@@ -1,0 +1,215 @@
+"""Faults that tests must notice: a text of a file, and what replaces it. The first test should notice it."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Mutant:
+    name: str
+    path: str
+    old: str
+    new: str
+    tests: list
+
+
+def mutant(name, path, old, new, *tests):
+    return Mutant(name, path, old, new, list(tests) or ["simulation"])
+
+
+MUTANTS = [
+    # The log.
+    mutant(
+        "acknowledge before the sync",
+        "raft/src/log/writer.rs",
+        "let synced = self.sync().await;",
+        "let synced = Ok(());",
+    ),
+    mutant(
+        "apply before the own sync",
+        "raft/src/state_machine.rs",
+        "log.synced_to(last.log_id.index()).await?;",
+        "let _ = (log, last);",
+    ),
+    mutant(
+        "purge what is not durable",
+        "storage/src/apply.rs",
+        "engine.state.flush()?;\n        Ok(position)",
+        "Ok(position)",
+    ),
+    mutant(
+        "keep a truncated tail",
+        "raft/src/log/store.rs",
+        "let (write, written) = (LogWrite::TruncateFrom(first), Some(written));",
+        "let (write, written) = (LogWrite::TruncateFrom(first.max(1 << 40)), Some(written));",
+    ),
+    mutant(
+        "lower no mark before a truncation",
+        "raft/src/log/writer.rs",
+        "if let MarkUpdate::Lower(last) = write.mark {",
+        "if let MarkUpdate::Lower(last) = write.mark && false {",
+    ),
+    mutant(
+        "accept a log below its mark",
+        "raft/src/log/store.rs",
+        "if vote(found) < vote(mark) || found.last < mark.last {",
+        "if false && (vote(found) < vote(mark) || found.last < mark.last) {",
+        "it:corruption::",
+    ),
+    # The leader.
+    mutant(
+        "open a term without a barrier",
+        "raft/src/leader/executor.rs",
+        "let ready = self.shared.raft.ensure_linearizable(ReadPolicy::ReadIndex).await;",
+        "let ready: Result<(), RaftError<TypeConfig, ()>> = Ok(());",
+    ),
+    mutant(
+        "confirm without a quorum",
+        "raft/src/leader/executor.rs",
+        "match self.shared.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {\n            Ok(_) if",
+        "match Ok::<(), ()>(()) {\n            Ok(_) if",
+    ),
+    mutant(
+        "answer reads without leadership",
+        "raft/src/shared.rs",
+        "let read = self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await.ok()?;\n        Some(read.read_log_id().index())",
+        "Some(*self.applied.borrow())",
+    ),
+    mutant(
+        "repeat a command of unknown outcome",
+        "raft/src/forward.rs",
+        "        Ok(_) | Err(RpcError::Lost(_)) => Err(SubmitError::Unknown),\n    }\n}\n\n/// Requests the leader's read index.",
+        "        Ok(_) | Err(RpcError::Lost(_)) => Err(SubmitError::NoLeader),\n    }\n}\n\n/// Requests the leader's read index.",
+    ),
+    mutant(
+        "an unknown outcome is none",
+        "raft/src/leader/executor.rs",
+        "Ok(Err(_)) | Err(_) => Err(SubmitError::Unknown),\n        }\n    }\n\n    /// Confirms",
+        "Ok(Err(_)) | Err(_) => Err(SubmitError::NoLeader),\n        }\n    }\n\n    /// Confirms",
+    ),
+    mutant(
+        "use a batch id twice",
+        "raft/src/leader/executor.rs",
+        "counter.1 = open.counter;",
+        "counter.1 = 0;",
+    ),
+    mutant(
+        "decide in two terms at once",
+        "raft/src/leader/executor.rs",
+        "let write = self.shared.raft.write(Payload(bytes.into())).with_leader(term.term);",
+        "let write = self.shared.raft.write(Payload(bytes.into()));",
+    ),
+    mutant(
+        "apply a stale batch",
+        "storage/src/apply.rs",
+        "if batch.after == position.batch {",
+        "if batch.after.term <= position.batch.term {",
+    ),
+    # Elections.
+    mutant(
+        "an install blocks votes",
+        "raft/src/network/install.rs",
+        "if incoming.has_memory() {",
+        "if incoming.has_memory() && false {",
+    ),
+    mutant(
+        "a leader with a hanging disk stays",
+        "raft/src/membership/unfit.rs",
+        "} else if sync > SYNC_MAX {",
+        "} else if sync > SYNC_MAX * 1e6 {",
+    ),
+    mutant(
+        "a node with a cluster of its own joins",
+        "raft/src/membership/operations.rs",
+        "if !is_pristine && from.cluster.is_none() && recorded != Some(from.incarnation) {",
+        "if false && !is_pristine && from.cluster.is_none() && recorded != Some(from.incarnation) {",
+    ),
+    mutant(
+        "an empty disk keeps its vote",
+        "raft/src/network/identity.rs",
+        "if incarnation.is_none_or(|incarnation| incarnation == self.incarnation) {",
+        "if incarnation.is_none_or(|_| true) {",
+    ),
+    mutant(
+        "two bootstraps",
+        "raft/src/membership/bootstrap.rs",
+        "if !identify(&shared.peers, *node, address, deadline).await?.is_pristine {",
+        "if !identify(&shared.peers, *node, address, deadline).await?.is_pristine && false {",
+    ),
+    mutant(
+        "members are not durable",
+        "raft/src/state_machine.rs",
+        "keep_members(writer, before.as_deref())?;",
+        "let _ = (&before, keep_members);",
+        "simulation",
+        "it:recover:: joining:: failover::",
+    ),
+    # Clocks and freshness.
+    mutant(
+        "stamps go back",
+        "raft/src/leader/clock.rs",
+        "let stamp = next.max(Timestamp(self.last.0.saturating_add(1)));",
+        "let stamp = next;",
+        "raft:clock",
+        "simulation",
+    ),
+    mutant(
+        "follow the clock of the leader",
+        "raft/src/leader/clock.rs",
+        "at: own.clamp(median.minus(MEDIAN_DISTANCE_MAX), median.plus(MEDIAN_DISTANCE_MAX)),",
+        "at: own,",
+        "raft:clock",
+        "simulation",
+    ),
+    mutant(
+        "staleness stops with the machine",
+        "raft/src/server.rs",
+        "let boottime = self.shared.local.clock.read().boottime;\n        let request",
+        "let boottime = self.shared.local.clock.read().monotonic;\n        let request",
+    ),
+    mutant(
+        "staleness without the delay of the message",
+        "raft/src/server.rs",
+        "let age = Duration::from_micros(quorum_age_micros).saturating_add(timing.delay);",
+        "let age = Duration::from_micros(quorum_age_micros);",
+    ),
+    mutant(
+        "staleness without the age at the leader",
+        "raft/src/server.rs",
+        "let age = Duration::from_micros(quorum_age_micros).saturating_add(timing.delay);",
+        "let age = timing.delay.min(Duration::from_micros(quorum_age_micros));",
+    ),
+    mutant(
+        "fresh before the commit is applied",
+        "raft/src/contact.rs",
+        "if *commit > applied {",
+        "if *commit > applied + 1_000 {",
+    ),
+    # Recovery.
+    mutant(
+        "recover drops the end of a log",
+        "raft/src/recover.rs",
+        "        if entries.is_empty() {\n            return replay.end(to);\n        }",
+        "        if entries.len() < 3 {\n            return replay.end(to);\n        }",
+    ),
+    # Receipts.
+    mutant(
+        "forget a receipt",
+        "storage/src/decide/idempotency.rs",
+        "context.push(Change::ReceiptPut(context.tenant, owner, request.key, receipt));",
+        "let _ = (owner, receipt);",
+    ),
+    mutant(
+        "a receipt for another body",
+        "storage/src/decide/idempotency.rs",
+        "reject_if(receipt.body_hash != request.body_hash, Rejection::KeyReused)?;",
+        "",
+        "storage:receipts",
+    ),
+    # Triggers.
+    mutant(
+        "fire twice",
+        "storage/src/decide/fire.rs",
+        "for _ in 0..event.times {",
+        "for _ in 0..event.times * 2 {",
+    ),
+]

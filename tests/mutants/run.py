@@ -1,0 +1,98 @@
+"""Puts one fault after the other into a copy of the sources, and runs the tests that must notice it.
+
+    run.py CACHE [NAME ...]
+
+`list.py` has the faults. The first test of a fault is the one that should notice it; the others run if
+it does not. The copy has a target folder of its own, which stays in the cache.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+from list import MUTANTS
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Longest time of the tests of one fault, in seconds.
+TIMEOUT = 1800
+SEEDS = "200"
+
+COMMANDS = {
+    "simulation": ["cargo", "test", "-q", "-p", "simulation", "--test", "seeds", "no_seed"],
+    "storage": ["cargo", "test", "-q", "-p", "storage", "--features", "storage/failpoints", "--test", "it"],
+    "raft": ["cargo", "test", "-q", "-p", "raft", "--features", "raft/failpoints", "--lib"],
+    "model": ["cargo", "test", "-q", "-p", "model", "--lib"],
+    "it": ["cargo", "test", "-q", "-p", "tests", "--features", "tests/failpoints,tests/benches", "--test", "it"],
+}
+
+
+def copied(folder):
+    """Copies what git tracks, as it is in the working tree. Files that are the same keep their times."""
+    names = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    ).stdout
+    for name in filter(None, names.split("\0")):
+        source, target = ROOT / name, folder / name
+        if source.is_file() and (not target.exists() or source.read_bytes() != target.read_bytes()):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+
+
+def run(folder, target, test):
+    """The failed tests, and the seconds; a text instead of tests if it does not compile."""
+    kind, _, names = test.partition(":")
+    environment = dict(os.environ, CARGO_TARGET_DIR=str(target), CARGO_INCREMENTAL="1", HEARTH_SEEDS=SEEDS)
+    command = COMMANDS[kind] + (["--", *names.split()] if names else [])
+    started = time.monotonic()
+    try:
+        result = subprocess.run(
+            command, cwd=folder, env=environment, text=True, timeout=TIMEOUT,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+    except subprocess.TimeoutExpired:
+        return "no end", time.monotonic() - started
+    took = time.monotonic() - started
+    if result.returncode == 0:
+        return None, took
+    if "could not compile" in result.stdout:
+        print(result.stdout)
+        return "does not compile", took
+    failed = [line.removeprefix("    ") for line in result.stdout.splitlines() if line.startswith("    ")]
+    lines = [line for line in result.stdout.splitlines() if line.startswith("seed ") and "requests" not in line]
+    reason = lines[0][:160] if lines else ", ".join(sorted(set(failed)))[:160]
+    return reason or "failed", took
+
+
+def main():
+    cache, *names = sys.argv[1:]
+    folder, target = pathlib.Path(cache) / "mutants/source", pathlib.Path(cache) / "mutants/target"
+    copied(folder)
+    survived = []
+    for mutant in MUTANTS:
+        if names and mutant.name not in names:
+            continue
+        path = folder / mutant.path
+        original = path.read_text()
+        if original.count(mutant.old) != 1:
+            sys.exit(f"{mutant.name}: {mutant.path} has its text {original.count(mutant.old)} times")
+        try:
+            path.write_text(original.replace(mutant.old, mutant.new))
+            for test in mutant.tests:
+                reason, took = run(folder, target, test)
+                print(f"{mutant.name}: {test}: {reason or 'NOT NOTICED'} ({took:.0f} s)", flush=True)
+                if reason:
+                    break
+            else:
+                survived.append(mutant.name)
+        finally:
+            path.write_text(original)
+    if survived:
+        sys.exit(f"not noticed: {', '.join(survived)}")
+
+
+if __name__ == "__main__":
+    main()
