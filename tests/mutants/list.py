@@ -191,6 +191,28 @@ MUTANTS = [
         "        if entries.is_empty() {\n            return replay.end(to);\n        }",
         "        if entries.len() < 3 {\n            return replay.end(to);\n        }",
     ),
+    # Backups.
+    mutant(
+        "the newest backup by wall clock",
+        "node/src/backup/store.rs",
+        "let position = manifest.as_ref().ok().map(|it| (it.cluster.clone(), it.index));",
+        "let position = manifest.as_ref().ok().map(|it| (it.cluster.clone(), it.created_at));",
+        "node:backup::simulation",
+    ),
+    mutant(
+        "prune races create",
+        "node/src/backup/store.rs",
+        'for folder in ["pending", "backups"] {',
+        'for folder in ["backups"] {',
+        "node:backup::simulation",
+    ),
+    mutant(
+        "a completed backup is in neither list",
+        "node/src/backup/store.rs",
+        'for folder in ["pending", "backups"] {',
+        'for folder in ["backups", "pending"] {',
+        "node:backup::simulation",
+    ),
     # Receipts.
     mutant(
         "forget a receipt",

@@ -24,6 +24,7 @@ COMMANDS = {
     "simulation": ["cargo", "test", "-q", "-p", "simulation", "--test", "seeds", "no_seed"],
     "storage": ["cargo", "test", "-q", "-p", "storage", "--features", "storage/failpoints", "--test", "it"],
     "raft": ["cargo", "test", "-q", "-p", "raft", "--features", "raft/failpoints", "--lib"],
+    "node": ["cargo", "test", "-q", "-p", "node", "--features", "node/failpoints", "--lib"],
     "model": ["cargo", "test", "-q", "-p", "model", "--lib"],
     "it": ["cargo", "test", "-q", "-p", "tests", "--features", "tests/failpoints,tests/benches", "--test", "it"],
 }

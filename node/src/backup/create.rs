@@ -100,48 +100,58 @@ impl Backups {
         let (state, files, folder) = copied.await.map_err(text)??;
         fail::fail_point!("backup-copied", |_| std::process::abort());
         let manifest = Manifest::new(&state, self.node, self.cluster_key.clone(), files)?;
-        self.progress(|progress| progress.total_bytes = manifest.bytes());
-        store.put_pending(&manifest).await?;
-        self.upload_missing(&store, folder.path(), &manifest).await?;
-        fail::fail_point!("backup-uploaded", |_| std::process::abort());
-        // Once more: old backups may have been removed meanwhile, with files that this one found.
-        self.progress(|progress| progress.done_bytes = 0);
-        self.upload_missing(&store, folder.path(), &manifest).await?;
-        fail::fail_point!("backup-complete");
-        store.put_manifest(&manifest).await?;
+        progress(&self.status, |progress| progress.total_bytes = manifest.bytes());
+        put(&store, folder.path(), &manifest, &self.status).await?;
         // The backup exists. What is left names its files for a week.
         if let Err(error) = store.remove_pending(&manifest.id).await {
             tracing::warn!(url, error, "the manifest in pending/ was not removed");
         }
         Ok(manifest)
     }
+}
 
-    async fn upload_missing(
-        &self,
-        store: &Store,
-        folder: &Path,
-        manifest: &Manifest,
-    ) -> Result<(), String> {
-        for FileOf { name, sha256, bytes } in &manifest.files {
-            fail::fail_point!("backup-file", |_| std::process::abort());
-            if store.has_file(sha256, *bytes).await? {
-                self.progress(|progress| progress.done_bytes += bytes);
-                continue;
-            }
-            let sent = |part| {
-                self.progress(|progress| {
-                    progress.done_bytes += part;
-                    progress.uploaded_bytes += part;
-                });
-            };
-            store.upload(&folder.join(name), sha256, sent).await?;
+/// Uploads the files of a backup from a folder, then its manifest.
+pub(super) async fn put(
+    store: &Store,
+    folder: &Path,
+    manifest: &Manifest,
+    status: &Mutex<BackupStatus>,
+) -> Result<(), String> {
+    store.put_pending(manifest).await?;
+    upload_missing(store, folder, manifest, status).await?;
+    fail::fail_point!("backup-uploaded", |_| std::process::abort());
+    // Once more: old backups may have been removed meanwhile, with files that this one found.
+    progress(status, |progress| progress.done_bytes = 0);
+    upload_missing(store, folder, manifest, status).await?;
+    fail::fail_point!("backup-complete");
+    store.put_manifest(manifest).await
+}
+
+async fn upload_missing(
+    store: &Store,
+    folder: &Path,
+    manifest: &Manifest,
+    status: &Mutex<BackupStatus>,
+) -> Result<(), String> {
+    for FileOf { name, sha256, bytes } in &manifest.files {
+        fail::fail_point!("backup-file", |_| std::process::abort());
+        if store.has_file(sha256, *bytes).await? {
+            progress(status, |progress| progress.done_bytes += bytes);
+            continue;
         }
-        Ok(())
+        let sent = |part| {
+            progress(status, |progress| {
+                progress.done_bytes += part;
+                progress.uploaded_bytes += part;
+            });
+        };
+        store.upload(&folder.join(name), sha256, sent).await?;
     }
+    Ok(())
+}
 
-    fn progress(&self, change: impl Fn(&mut BackupProgress)) {
-        self.status.lock().running.iter_mut().for_each(change);
-    }
+fn progress(status: &Mutex<BackupStatus>, change: impl Fn(&mut BackupProgress)) {
+    status.lock().running.iter_mut().for_each(change);
 }
 
 impl api::Backups for Backups {

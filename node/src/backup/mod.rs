@@ -23,6 +23,8 @@ mod metrics;
 mod restore;
 mod schedule;
 mod segments;
+#[cfg(test)]
+mod simulation;
 mod store;
 
 pub(crate) use create::Backups;

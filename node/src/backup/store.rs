@@ -319,7 +319,8 @@ impl Store {
     async fn named(&self, now: Timestamp) -> Result<BTreeSet<String>, String> {
         let mut named = BTreeSet::new();
         let before = now - PENDING_AGE_MAX;
-        for folder in ["backups", "pending"] {
+        // In this order: a backup that is completed meanwhile is in the second list.
+        for folder in ["pending", "backups"] {
             for object in self.list(folder).await? {
                 let is_old = object.last_modified.timestamp() < before.as_second();
                 if folder == "pending" && is_old {

@@ -1,0 +1,297 @@
+//! Backups of several nodes and the removal of old ones, at a place whose operations take any time and
+//! whose clients end at any time. A seed decides both, and how wrong the wall clocks are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use futures::stream::{BoxStream, StreamExt, TryStreamExt};
+use jiff::{SignedDuration, Timestamp};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use parking_lot::Mutex;
+use raft::Until;
+use sha2::{Digest, Sha256};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::backup::create::put;
+use crate::backup::manifest::{FileOf, Manifest, ModelOf};
+use crate::backup::store::{Choice, Store};
+
+const SEEDS: u64 = 60;
+/// Time of a run: unnamed files are removed after a day.
+const TIME: Duration = Duration::from_secs(10 * 86_400);
+/// Longest time of an operation of the place.
+const STEP_MAX: Duration = Duration::from_secs(3 * 3_600);
+/// Backups that stay.
+const KEPT: NonZeroUsize = NonZeroUsize::new(2).unwrap();
+const CLUSTER: &str = "c1";
+
+/// A place with a clock of its own. Each operation waits before it takes effect, and after that.
+struct Place {
+    objects: InMemory,
+    random: Mutex<Rng>,
+    started: Instant,
+    /// When each object was written.
+    written: Mutex<BTreeMap<Path, Duration>>,
+}
+
+impl Place {
+    async fn wait(&self) {
+        let most = STEP_MAX.as_millis() as u64;
+        // Most operations are quick.
+        let time = {
+            let mut random = self.random.lock();
+            if random.u8(0..8) == 0 { random.u64(..most) } else { random.u64(..1_000) }
+        };
+        sleep(Duration::from_millis(time)).await;
+    }
+
+    fn write(&self, path: &Path) {
+        self.written.lock().insert(path.clone(), self.started.elapsed());
+    }
+
+    /// The object with the time of this place.
+    fn dated(&self, mut meta: ObjectMeta) -> ObjectMeta {
+        let written = self.written.lock().get(&meta.location).copied().unwrap_or_default();
+        meta.last_modified = Default::default();
+        meta.last_modified += Duration::from_secs(1_790_000_000) + written;
+        meta
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "simulated place")
+    }
+}
+
+#[async_trait::async_trait]
+impl ObjectStore for Place {
+    async fn put_opts(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        self.wait().await;
+        let put = self.objects.put_opts(path, payload, options).await?;
+        self.write(path);
+        self.wait().await;
+        Ok(put)
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        path: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.objects.put_multipart_opts(path, options).await
+    }
+
+    async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        self.wait().await;
+        let found = self.objects.get_opts(path, options).await?;
+        Ok(GetResult { meta: self.dated(found.meta.clone()), ..found })
+    }
+
+    fn delete_stream(
+        &self,
+        paths: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.objects.delete_stream(paths)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        // What is there at the call.
+        let found: Vec<_> = futures::executor::block_on(self.objects.list(prefix).collect());
+        let dated: Vec<_> = found.into_iter().map(|it| it.map(|meta| self.dated(meta))).collect();
+        futures::stream::iter(dated).boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.objects.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.objects.copy_opts(from, to, options).await
+    }
+}
+
+/// A run: its place, and what is known of its backups.
+struct Run {
+    place: Arc<Place>,
+    store: Store,
+    random: Mutex<Rng>,
+    /// Index of the log.
+    index: Mutex<u64>,
+}
+
+impl Run {
+    fn new(seed: u64) -> Arc<Self> {
+        let place = Arc::new(Place {
+            objects: InMemory::new(),
+            random: Mutex::new(Rng::with_seed(seed)),
+            started: Instant::now(),
+            written: Mutex::default(),
+        });
+        let store =
+            Store { objects: Arc::clone(&place) as Arc<dyn ObjectStore>, root: Path::default() };
+        let random = Mutex::new(Rng::with_seed(seed + 1));
+        Arc::new(Self { place, store, random, index: Mutex::new(0) })
+    }
+
+    fn random(&self, below: u64) -> u64 {
+        self.random.lock().u64(..below)
+    }
+
+    async fn pause(&self, hours: u64) {
+        sleep(Duration::from_secs(1 + self.random(hours * 3_600))).await;
+    }
+
+    /// A backup of some of few files: most are those of other backups too.
+    fn backup(&self, folder: &FilePath, node: u64) -> Manifest {
+        let index = {
+            let mut index = self.index.lock();
+            *index += 1;
+            *index
+        };
+        let names: BTreeSet<u64> = (0..3).map(|_| self.random(6)).chain([100 + index]).collect();
+        let files = names.into_iter().map(|number| {
+            let (name, content) = (format!("{number}.sst"), vec![number as u8; 100]);
+            std::fs::write(folder.join(&name), &content).unwrap();
+            FileOf { name, sha256: hex::encode(Sha256::digest(&content)), bytes: 100 }
+        });
+        // The wall clock of the node is wrong by up to a year.
+        let error = SignedDuration::from_hours(self.random(2 * 8_760) as i64 - 8_760);
+        let created_at = Timestamp::from_second(1_790_000_000).unwrap() + error;
+        Manifest {
+            format: 1,
+            id: format!("{}-{index:08x}", created_at.strftime("%Y%m%dT%H%M%S.000Z")),
+            created_at,
+            version: "0.0.0".into(),
+            level: 1,
+            cluster: CLUSTER.into(),
+            node,
+            index,
+            term: 1,
+            clock: Timestamp::from_second(index as i64).unwrap(),
+            state_sha256: String::new(),
+            model: ModelOf { id: String::new(), name: String::new() },
+            cluster_key: None,
+            files: files.collect(),
+        }
+    }
+
+    /// Creates backups. Some end before they are complete.
+    async fn create(self: Arc<Self>, node: u64) {
+        let folder = tempfile::tempdir().unwrap();
+        loop {
+            self.pause(20).await;
+            let manifest = self.backup(folder.path(), node);
+            let end = Duration::from_secs(self.random(40 * 3_600));
+            let status = Mutex::default();
+            let creating = async {
+                put(&self.store, folder.path(), &manifest, &status).await.unwrap();
+                self.store.remove_pending(&manifest.id).await.unwrap();
+            };
+            match self.random(3) {
+                0 => drop(timeout(end, creating).await),
+                _ => creating.await,
+            }
+        }
+    }
+
+    /// Removes what is old. Some removals end before they are complete.
+    async fn prune(self: Arc<Self>) {
+        loop {
+            self.pause(15).await;
+            let end = Duration::from_secs(self.random(30 * 3_600));
+            let pruning = self.store.prune(KEPT);
+            match self.random(3) {
+                0 => drop(timeout(end, pruning).await),
+                // A manifest that it has listed may be removed by another one.
+                _ => drop(pruning.await),
+            }
+        }
+    }
+
+    /// Looks at the place itself: each backup has its files, and the newest ones are there.
+    async fn check(self: Arc<Self>) {
+        let mut newest = 0;
+        loop {
+            sleep(Duration::from_secs(3_600)).await;
+            let all = self.manifests().await;
+            for manifest in &all {
+                for file in &manifest.files {
+                    let path = Path::from(format!("files/{}", file.sha256));
+                    let found = self.place.objects.get_opts(&path, GetOptions::default()).await;
+                    assert!(found.is_ok(), "backup {} lacks {}", manifest.index, file.name);
+                }
+            }
+            let last = all.iter().map(|manifest| manifest.index).max().unwrap_or(0);
+            assert!(last >= newest, "backup {newest} is gone, and {last} is the newest");
+            newest = last;
+        }
+    }
+
+    async fn manifests(&self) -> Vec<Manifest> {
+        let prefix = Path::from("backups");
+        let found: Vec<ObjectMeta> =
+            self.place.objects.list(Some(&prefix)).try_collect().await.unwrap();
+        let mut manifests = Vec::new();
+        for object in found {
+            let read = self.place.objects.get_opts(&object.location, GetOptions::default()).await;
+            manifests.push(Manifest::parse(&read.unwrap().bytes().await.unwrap()).unwrap());
+        }
+        manifests
+    }
+}
+
+async fn run(seed: u64) {
+    let run = Run::new(seed);
+    let tasks = [
+        tokio::spawn(Arc::clone(&run).create(1)),
+        tokio::spawn(Arc::clone(&run).create(2)),
+        tokio::spawn(Arc::clone(&run).create(3)),
+        tokio::spawn(Arc::clone(&run).prune()),
+        tokio::spawn(Arc::clone(&run).prune()),
+    ];
+    let checking = tokio::spawn(Arc::clone(&run).check());
+    sleep(TIME).await;
+    for task in &tasks {
+        assert!(!task.is_finished(), "seed {seed}: a node has panicked");
+        task.abort();
+    }
+    checking.abort();
+    let ended = checking.await;
+    assert!(ended.is_err_and(|error| error.is_cancelled()), "seed {seed}");
+    let all = run.manifests().await;
+    let last = all.iter().map(|manifest| manifest.index).max();
+    let chosen = run.store.manifest(Choice::Last(Some(CLUSTER), Until::End)).await;
+    assert_eq!(chosen.ok().map(|manifest| manifest.index), last, "seed {seed}");
+    assert!(last > Some(10), "seed {seed}: {last:?}");
+}
+
+#[test]
+fn each_backup_has_its_files_and_the_newest_is_kept() {
+    for seed in 1..=SEEDS {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(run(seed));
+    }
+}
