@@ -242,7 +242,9 @@ impl Handle {
         let shared = self.shared()?;
         let boottime = shared.local.clock.read().boottime;
         let confirmed = shared.local.contact.staleness(*shared.applied.borrow(), boottime);
-        shared.leader_staleness().into_iter().chain(confirmed).min()
+        // A leader whose disk is slow has not yet applied what followers show already.
+        let led = shared.leader_staleness().filter(|_| shared.has_applied_all());
+        led.into_iter().chain(confirmed).min()
     }
 
     /// While this node leads and serves: time since a quorum last acknowledged it.

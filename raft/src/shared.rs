@@ -345,6 +345,12 @@ impl Shared {
         if self.is_serving() { self.quorum_age() } else { None }
     }
 
+    /// Whether the state of this leader has every entry that it has committed.
+    pub(crate) fn has_applied_all(&self) -> bool {
+        let committed = self.raft.metrics().borrow_watched().cluster_committed;
+        committed.is_none_or(|committed| committed.index() <= *self.applied.borrow())
+    }
+
     fn quorum_age(&self) -> Option<Duration> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
