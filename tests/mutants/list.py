@@ -46,13 +46,13 @@ MUTANTS = [
         "lower no mark before a truncation",
         "raft/src/log/writer.rs",
         "if let MarkUpdate::Lower(last) = write.mark {",
-        "if let MarkUpdate::Lower(last) = write.mark && false {",
+        "if let MarkUpdate::Lower(last) = write.mark && std::hint::black_box(false) {",
     ),
     mutant(
         "accept a log below its mark",
         "raft/src/log/store.rs",
         "if vote(found) < vote(mark) || found.last < mark.last {",
-        "if false && (vote(found) < vote(mark) || found.last < mark.last) {",
+        "if std::hint::black_box(false) && (vote(found) < vote(mark) || found.last < mark.last) {",
         "it:corruption::",
     ),
     # The leader.
@@ -109,7 +109,7 @@ MUTANTS = [
         "an install blocks votes",
         "raft/src/network/install.rs",
         "if incoming.has_memory() {",
-        "if incoming.has_memory() && false {",
+        "if incoming.has_memory() && std::hint::black_box(false) {",
     ),
     mutant(
         "a leader with a hanging disk stays",
@@ -121,7 +121,7 @@ MUTANTS = [
         "a node with a cluster of its own joins",
         "raft/src/membership/operations.rs",
         "if !is_pristine && from.cluster.is_none() && recorded != Some(from.incarnation) {",
-        "if false && !is_pristine && from.cluster.is_none() && recorded != Some(from.incarnation) {",
+        "if std::hint::black_box(false) && !is_pristine && from.cluster.is_none() && recorded != Some(from.incarnation) {",
     ),
     mutant(
         "an empty disk keeps its vote",
@@ -133,7 +133,7 @@ MUTANTS = [
         "two bootstraps",
         "raft/src/membership/bootstrap.rs",
         "if !identify(&shared.peers, *node, address, deadline).await?.is_pristine {",
-        "if !identify(&shared.peers, *node, address, deadline).await?.is_pristine && false {",
+        "if !identify(&shared.peers, *node, address, deadline).await?.is_pristine && std::hint::black_box(false) {",
     ),
     mutant(
         "members are not durable",

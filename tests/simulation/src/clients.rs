@@ -268,12 +268,13 @@ impl Client {
                     Some(event(Some(self.now())));
                 self.written.insert(register, (index, called));
             }
-            Outcome::Unknown => {}
+            Outcome::Unknown => self.world.trace("unknown:"),
             Outcome::NoEffect => {
+                self.world.trace("no effect:");
                 self.promises.0.lock().registers.entry(register).or_default()[at] = None;
             }
         }
-        self.world.trace(&format!("client {} writes {value}", self.number));
+        self.world.trace(&format!("client {} wrote {value} in {register}", self.number));
     }
 
     /// Adds an operation to the history of a register. Returns its place.
@@ -319,7 +320,11 @@ impl Client {
         if self.world.with_node(node, |it| it.process.is_some() && it.starts == started) {
             let (returned, operation) = (Some(self.now()), RegisterOperation::Read(value));
             self.record(register, Event { called, returned, operation });
-            self.world.trace(&format!("client {} reads {value:?} of {node}", self.number));
+            self.world.trace(&format!(
+                "client {} reads {value:?} in {register} of {node}, since {} ms",
+                self.number,
+                called / 1_000_000
+            ));
         }
     }
 

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use raft::{LogCompaction, NodeId, NodeRole, Settings};
 use storage::command::{AdvanceTick, Expire};
-use storage::model::id::TenantId;
+use storage::model::id::{TenantId, Timestamp};
 use storage::{Command, Environment, Log, Options, Reader, TickSteps, View};
 use tokio::time::{Instant, sleep};
 
 use crate::clients;
 use crate::host::{Host, address};
 use crate::process::End;
-use crate::world::{Process, Running, World};
+use crate::world::{EPOCH_MICROS, Node, Process, Running, World};
 
 /// The timers of `deploy/hearth.toml`.
 const HEARTBEAT: Duration = Duration::from_millis(400);
@@ -34,6 +34,8 @@ const VERIFY_INTERVAL: Duration = Duration::from_secs(15);
 const TICK_INTERVAL: Duration = Duration::from_millis(500);
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(20);
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Cluster time may be ahead of the median of the wall clocks by 500 ms.
+const CLOCK_AHEAD_MAX: u64 = 510_000;
 /// Interval at which a node is observed.
 const OBSERVE_INTERVAL: Duration = Duration::from_millis(25);
 /// Interval at which nodes without a process are looked for.
@@ -225,6 +227,7 @@ async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
         if position.clock.0 < clock || position.index < index {
             world.violate(format!("node {node} goes back from {index} to {}", position.index));
         }
+        check_clock(world, node, running.handle.voters(), position.clock);
         // A node that has begun a cluster of its own leads it, and belongs to none yet.
         let cluster = running.reader.cluster().ok().flatten().map(|cluster| cluster.id);
         if let Some(cluster) = cluster.filter(|_| status.role == NodeRole::Leader) {
@@ -243,6 +246,21 @@ async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
         }
         (index, clock) = (position.index, position.clock.0);
         sleep(OBSERVE_INTERVAL).await;
+    }
+}
+
+/// Checks that cluster time is not ahead of real time, while most wall clocks are good.
+fn check_clock(world: &World, node: NodeId, voters: usize, clock: Timestamp) {
+    let real = EPOCH_MICROS + world.elapsed().as_micros() as i64;
+    let has_good_clocks = world.with(|state| {
+        let is_wrong = |it: &&Node| it.clock.error_micros.unsigned_abs() > CLOCK_AHEAD_MAX / 2;
+        let wrong = state.nodes.values().filter(is_wrong).count();
+        state.has_good_clocks &= 2 * wrong < voters;
+        state.has_good_clocks
+    });
+    let ahead = clock.0 - real;
+    if has_good_clocks && ahead > CLOCK_AHEAD_MAX as i64 {
+        world.violate(format!("cluster time of node {node} is ahead by {ahead} µs"));
     }
 }
 

@@ -16,6 +16,8 @@ use crate::world::{EndAt, World};
 
 /// Time of a run in which faults begin.
 const FAULTS_TIME: Duration = Duration::from_secs(40);
+/// Time of a fault that lasts until the end of the clients.
+const LASTING_TIME: Duration = Duration::from_secs(60);
 /// Time limit of an operation of an operator.
 const OPERATE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -58,6 +60,10 @@ pub enum Fault {
     LostDisk { node: NodeId, down: Duration },
     /// A node that has begun a cluster of its own is to become a member.
     AddBegun { node: NodeId },
+    /// The process of the leader ends.
+    EndLeader { end: End, down: Duration },
+    /// The disk of the leader does nothing.
+    HangingLeader { time: Duration },
 }
 
 /// The faults of a run.
@@ -71,6 +77,8 @@ pub struct Plan {
     pub faults: Vec<(Duration, Fault)>,
     /// Whether the cluster is lost at the end, and recovered.
     pub is_recovered: bool,
+    /// Whether its faults leave a majority that must go on: until the faults end, writes are acknowledged.
+    pub goes_on: bool,
 }
 
 fn seconds(random: &mut Rng, min: f64, max: f64) -> Duration {
@@ -81,6 +89,9 @@ impl Plan {
     /// The plan of a seed.
     pub fn new(seed: u64) -> Self {
         let random = &mut Rng::with_seed(seed);
+        if random.u8(0..8) == 0 {
+            return Self::lasting(random);
+        }
         let count = [1, 2, 3, 3, 3, 3, 3, 5, 5, 4][random.usize(0..10)];
         let nodes: Vec<NodeId> = (1..=count).collect();
         let mut faults = Vec::new();
@@ -98,7 +109,33 @@ impl Plan {
         }
         only_one_disk(&mut faults, nodes.len());
         let (clients, is_recovered) = (random.u64(1..=4), random.u8(0..6) == 0);
-        Self { nodes, clients, faults, is_recovered }
+        Self { nodes, clients, faults, is_recovered, goes_on: false }
+    }
+
+    /// One fault that lasts, without which a majority goes on; and a leader that ends meanwhile.
+    fn lasting(random: &mut Rng) -> Self {
+        let nodes: Vec<NodeId> = (1..=[3, 5][random.usize(0..2)]).collect();
+        let (at, time) = (Duration::from_secs(8), LASTING_TIME);
+        let lasting = match random.u8(0..5) {
+            0 => Fault::HangingLeader { time },
+            1 => {
+                let step = [150, 400, 700][random.usize(0..3)];
+                Fault::SlowDisks { nodes: nodes.clone(), step: Duration::from_millis(step), time }
+            }
+            2 => Fault::SlowNetwork { delay: Duration::from_millis(120), time },
+            3 => Fault::AddBegun { node: 20 },
+            _ => {
+                let pairs = nodes.iter().skip(1).flat_map(|node| [(1, *node), (*node, 1)]);
+                Fault::Cut { paths: pairs.collect(), time }
+            }
+        };
+        let ends = matches!(lasting, Fault::SlowDisks { .. } | Fault::SlowNetwork { .. });
+        let mut faults = vec![(at, lasting)];
+        if ends {
+            let end = [End::Kill, End::Power][random.usize(0..2)];
+            faults.push((at + Duration::from_secs(2), Fault::EndLeader { end, down: time }));
+        }
+        Self { nodes, clients: 3, faults, is_recovered: false, goes_on: true }
     }
 }
 
@@ -292,6 +329,17 @@ async fn happen(world: Arc<World>, fault: Fault) {
         }
         Fault::Remove { node } => operate(&world, Operation::Remove(node)).await,
         Fault::LostDisk { node, down } => world.lose_disk(node, down),
+        Fault::EndLeader { end, down } => {
+            if let Some(node) = leader(&world) {
+                world.end(node, end, Some(down));
+            }
+        }
+        Fault::HangingLeader { time } => {
+            let Some(node) = leader(&world) else { return };
+            world.with_node(node, |node| node.disk.hangs.send_replace(true));
+            sleep(time).await;
+            world.with_node(node, |node| node.disk.hangs.send_replace(false));
+        }
         Fault::AddBegun { node } => {
             if world.with(|state| !state.nodes.contains_key(&node)) {
                 world.add_node(node);
@@ -302,6 +350,11 @@ async fn happen(world: Arc<World>, fault: Fault) {
             }
         }
     }
+}
+
+fn leader(world: &World) -> Option<NodeId> {
+    let members = world.members();
+    members.into_iter().find(|(_, running)| running.handle.is_leader()).map(|(node, _)| node)
 }
 
 /// Bootstraps a node alone, and does not complete it.

@@ -16,6 +16,8 @@ use crate::world::{Running, World};
 
 /// Time of the clients.
 const CLIENTS_TIME: Duration = Duration::from_secs(45);
+/// Time at the end of that in which a write is acknowledged, if the faults leave a majority.
+const GOING_ON_TIME: Duration = Duration::from_secs(20);
 /// Time after the last fault in which the cluster must work again.
 const RECOVERY_TIME: Duration = Duration::from_secs(60);
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,7 +54,12 @@ pub async fn run(seed: u64, skipped: Vec<usize>, trace: Option<&Path>) -> std::i
             futures::future::join_all(clients).await;
         })
     };
-    sleep(CLIENTS_TIME).await;
+    sleep(CLIENTS_TIME - GOING_ON_TIME).await;
+    let before = promises.completed();
+    sleep(GOING_ON_TIME).await;
+    if plan.goes_on && promises.completed() == before {
+        world.violate("a majority does not go on".into());
+    }
     faults.abort();
     heal(&world);
     sleep(Duration::from_secs(5)).await;

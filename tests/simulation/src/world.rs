@@ -48,6 +48,8 @@ pub struct State {
     pub violations: Vec<String>,
     /// The state at each index that some node reached: its hash.
     pub hashes: BTreeMap<u64, [u8; 32]>,
+    /// Whether the wall clocks of a minority only were wrong so far.
+    pub has_good_clocks: bool,
     /// The node that led a term of a cluster.
     pub leaders: BTreeMap<([u8; 16], u64), NodeId>,
 }
@@ -156,6 +158,7 @@ impl World {
             network: Network::default(),
             violations: Vec::new(),
             hashes: BTreeMap::new(),
+            has_good_clocks: true,
             leaders: BTreeMap::new(),
         };
         let folder = tempfile::tempdir()?;

@@ -10,8 +10,6 @@ const SIMULATION: &str = env!("CARGO_BIN_EXE_simulate");
 const SEEDS: u64 = 200;
 /// Failed runs after which no further ones start.
 const FAILURES_MAX: usize = 3;
-/// Runs that found a fault once, with the faults that are left out.
-const REGRESSIONS: [(&str, u64, &str); 0] = [];
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
@@ -67,13 +65,5 @@ fn same_seed_has_same_trace() {
         let (first, second) = (trace("first"), trace("second"));
         assert!(first.len() > 1_000, "seed {seed}");
         assert!(first == second, "seed {seed}");
-    }
-}
-
-#[test]
-fn regressions_violate_nothing() {
-    for (name, seed, without) in REGRESSIONS {
-        let output = run(&["--seed", &seed.to_string(), "--without", without]);
-        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stdout));
     }
 }
