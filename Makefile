@@ -23,7 +23,7 @@ BUILD := deploy/setup/packages.sh && python3 deploy/setup/build.py
 BIN := $(CACHE)/bin/hearth
 DENY := "$(CACHE)/deny/bin/cargo-deny" --log-level error
 
-.PHONY: demo test test-ui test-deploy dashboard lint audit build release image bin install conformance adapters bench bench-large model eval eval-peers soak setup env
+.PHONY: demo test sim mutants test-ui test-deploy dashboard lint audit build release image bin install conformance adapters bench bench-large model eval eval-peers soak setup env
 
 demo:
 	@$(BUILD) hearth
@@ -38,6 +38,16 @@ test: lint
 	@echo 'test: running every test'
 	@$(LINTING) RUST_TEST_THREADS=$(TEST_THREADS) \
 	    cargo test --quiet --workspace --features tests/failpoints,tests/benches
+
+# Runs of a simulated cluster, each with the faults of its seed: SEEDS of them, or the one of SEED.
+SEEDS ?= 200
+sim: setup
+	@$(LINTING) HEARTH_SEEDS=$(SEEDS) $(if $(SEED),HEARTH_SEED=$(SEED)) cargo test --quiet --workspace \
+	    --features tests/failpoints,tests/benches --test seeds -- --nocapture
+
+# Faults in copies of the sources, one after the other, which tests must notice: all, or those with the names NAMES.
+mutants: setup
+	@python3 tests/mutants/run.py "$(CACHE)" $(NAMES)
 
 # Also compiles the tests: clippy's driver is a compiler.
 lint:
@@ -189,6 +199,7 @@ soak: setup
 	@cargo build --quiet --release -p tests --features failpoints,benches
 	@$(BENCH_LOAD) --nodes 3 --steady 1800
 	@cargo test --quiet --release -p tests --features failpoints --test it upgrade
+	@HEARTH_SEEDS=10000 cargo test --quiet --release -p simulation --test seeds -- --nocapture
 	@HEARTH_SEEDS=500 HEARTH_STEPS=300 cargo test --quiet --release -p storage --test it model
 	@HEARTH_SEEDS=200 cargo test --quiet --release -p storage --test it crossings
 	@HEARTH_KILLS=100 HEARTH_SEED=7 cargo test --quiet --release -p tests \

@@ -208,6 +208,17 @@ fn unsafe_code_is_in_one_module() {
 }
 
 #[test]
+fn raft_uses_its_machine_in_few_files() {
+    // A simulation provides another machine and another network.
+    let real = ["machine.rs", "handle.rs", "network/https.rs", "network/transfer.rs"];
+    let others = files(&["raft/src"], "rs").into_iter();
+    let others = others.filter(|file| !real.iter().any(|name| file.path.ends_with(name)));
+    let machine =
+        ["std::time::Instant", "SystemTime", "thread::Builder", "spawn_blocking", "TcpStream::"];
+    assert_absent("raft uses the machine through machine.rs", others, &machine);
+}
+
+#[test]
 fn engine_uses_no_clock_and_no_randomness() {
     let clocks = ["SystemTime", "Instant::now", "now_v7", "new_v4", "rand::"];
     let inexact = [".exp2(", ".powf(", ".exp()", ".ln()"];
