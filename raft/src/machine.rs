@@ -3,6 +3,7 @@
 //! decides what their disks do.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -68,15 +69,23 @@ pub trait Machine: Send + Sync + 'static {
     fn before(&self, step: DiskStep) -> BoxFuture<'static, storage::Result<()>>;
 }
 
-/// Runs work that may wait for a disk, and returns its result. After a panic in it, there is none.
+/// Runs work that may wait for a disk, and returns its result. After a panic in it, there is an error with
+/// the text of the panic.
 pub(crate) async fn run_blocking<T: Send + 'static>(
     machine: &dyn Machine,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
     let (sender, result) = oneshot::channel();
+    // After a panic nothing uses what the work held.
+    let work = move || catch_unwind(AssertUnwindSafe(work));
     // A caller that was cancelled has dropped the receiver.
     machine.run_blocking(Box::new(move || drop(sender.send(work())))).await;
-    result.await.map_err(|_| io::Error::other("the work for the disk has panicked"))
+    let ended = result.await.map_err(|_| io::Error::other("the runtime of raft ends"))?;
+    ended.map_err(|panic| {
+        let text =
+            panic.downcast_ref::<&str>().copied().or(panic.downcast_ref().map(String::as_str));
+        io::Error::other(format!("a panic: {}", text.unwrap_or_default()))
+    })
 }
 
 /// The machine on which this process runs.

@@ -289,15 +289,19 @@ impl Server {
         input: impl io::Read + Send + 'static,
     ) -> io::Result<Vec<u8>> {
         let (receiver, machine) = (Arc::clone(&self), &*self.shared.machine);
-        let received = run_blocking(machine, move || receiver.receive(input)).await.flatten();
+        let received = run_blocking(machine, move || receiver.receive(input)).await;
         let throttle = &self.log_throttle;
         match received {
-            Ok(Ok((call, folder))) => {
+            Ok(Ok(Ok((call, folder)))) => {
                 throttle.clear(UNKNOWN_SENDER, Channel::Snapshot.name());
                 Ok(self.respond(self.install(&call, folder).await))
             }
-            Ok(Err(rejection)) => Ok(self.respond(Err(rejection))),
-            Err(error) => {
+            Ok(Ok(Err(rejection))) => Ok(self.respond(Err(rejection))),
+            Err(panic) => {
+                tracing::error!(%panic, "the receiver of a snapshot panicked");
+                Ok(self.respond(Err(PeerRejection::Unavailable)))
+            }
+            Ok(Err(error)) => {
                 // By its kind: its text may have numbers.
                 if throttle.is_new(UNKNOWN_SENDER, Channel::Snapshot.name(), &error.kind()) {
                     tracing::warn!(%error, "snapshot not received");

@@ -273,7 +273,8 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
     async fn build_snapshot(&mut self) -> io::Result<Snapshot> {
         let (flusher, machine) = (self.flusher.clone(), &*self.machine);
         machine.before(DiskStep::Flush).await.map_err(self.fault.fail())?;
-        let flushed = run_blocking(machine, move || flusher.flush()).await?;
+        let flushed = run_blocking(machine, move || flusher.flush()).await;
+        let flushed = flushed.inspect_err(|panic| self.fault.report(panic))?;
         let position = flushed.map_err(self.fault.fail())?;
         let meta = snapshot_meta(&position).map_err(self.fault.fail())?;
         Ok(Snapshot { meta, snapshot: self.snapshots.next_folder().into() })

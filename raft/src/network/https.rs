@@ -102,7 +102,7 @@ impl Transport for Https {
         let (client, address) = (self.clients.read().snapshots.clone(), address.to_owned());
         async move {
             check_cut(&address)?;
-            let (body, writing) = snapshot.stream();
+            let (body, writing) = snapshot.stream(&address);
             let response = send(client, &address, body).await;
             writing.await;
             received(&address, response?).await

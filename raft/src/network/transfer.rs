@@ -50,8 +50,8 @@ impl SentSnapshot {
         Self { request, folder: snapshot.snapshot.folder.path.clone(), files }
     }
 
-    /// Its bytes as a stream, and what writes them.
-    pub(crate) fn stream(self) -> (Body, impl Future<Output = ()>) {
+    /// Its bytes as a stream to the peer at `address`, and what writes them.
+    pub(crate) fn stream(self, address: &str) -> (Body, impl Future<Output = ()> + use<'_>) {
         let (input, output) = tokio::io::duplex(PIPE_BYTES);
         let writing = tokio::task::spawn_blocking(move || {
             let mut out = SyncIoBridge::new(input);
@@ -59,11 +59,11 @@ impl SentSnapshot {
             out.shutdown()
         });
         // The thread ends in any case: a receiver that stops early closes the pipe.
-        let writing = async {
+        let writing = async move {
             match writing.await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "snapshot transfer failed"),
-                Err(panic) => tracing::error!(%panic, "sending a snapshot panicked"),
+                Ok(Err(error)) => tracing::warn!(%error, address, "snapshot transfer failed"),
+                Err(panic) => tracing::error!(%panic, address, "sending a snapshot panicked"),
             }
         };
         (Body::wrap_stream(ReaderStream::with_capacity(output, BUFFER_BYTES)), writing)
