@@ -23,10 +23,11 @@ use crate::builder::Builder;
 use crate::change::{Batch, Change, RowWrite};
 use crate::checkpoint::{Folder, Received, Receiver};
 use crate::codec;
-use crate::engine::{Engine, Environment, Options};
+use crate::engine::{Engine, Options};
 use crate::error::{Error, Result};
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, prefix};
+use crate::table::state::Environment;
 use crate::table::state::stage;
 use crate::table::view::View;
 

@@ -9,9 +9,9 @@ use model::cluster::{Cluster, Incarnation, Position};
 
 use crate::checkpoint::Folder;
 use crate::codec;
-use crate::engine::Environment;
 use crate::error::{Error, Result};
 use crate::table::key::{Key, Kind};
+use crate::table::state::Environment;
 use crate::table::state::State;
 use crate::table::view::View;
 use crate::verify::{RowFaults, hash_rows, row_faults};

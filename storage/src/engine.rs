@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use crate::error::Result;
 use crate::registry::Registry;
 use crate::table::key::Key;
-use crate::table::state::State;
+use crate::table::state::{Environment, State};
 use crate::table::view::View;
 
 /// Options for opening an engine.
@@ -26,18 +26,6 @@ pub struct Options {
     pub indexed: Arc<AtomicU64>,
     /// Where it runs.
     pub environment: Environment,
-}
-
-/// Where an engine runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Environment {
-    /// On a machine.
-    #[default]
-    Machine,
-    /// In a simulation: what happens follows from the calls alone, not from the threads of the engine. It
-    /// compacts nothing by itself, applying a verify mark waits for its hash, and a dropped state is that of
-    /// a crash.
-    Simulation,
 }
 
 impl Default for Options {

@@ -63,10 +63,11 @@ pub use decide::rule::{Class, ClusterRule, Priority, TenantRule};
 pub use decide::{
     BATCH_BYTES, COMMAND_BYTES_MAX, DecideError, Draft, TriggerEvaluation, decide, evaluate,
 };
-pub use engine::{Environment, Options};
+pub use engine::Options;
 pub use error::{Error, Result};
 pub use etag::{ETAGS_MAX, Etag, Precondition};
 pub use export::Exported;
+pub use table::state::Environment;
 
 pub use checkpoint::{Received, Receiver};
 pub use index::coverage::GraphCounts;

@@ -16,10 +16,10 @@ use model::cluster::{GROUP, GroupId};
 use rocksdb::statistics::Ticker;
 use rocksdb::{DB, DBRecoveryMode, Direction, IteratorMode, ReadOptions, WriteBatch};
 
-use crate::engine::Environment;
 use crate::error::{Error, Result};
 use crate::table::key::fixed;
 use crate::table::state;
+use crate::table::state::Environment;
 use crate::table::view::Row;
 
 const ENTRY: u8 = 0x01;

@@ -408,8 +408,8 @@ fn unknown_chain(number: u8) -> Error {
 mod tests {
     use super::*;
     use crate::codec;
-    use crate::engine::Environment;
     use crate::table::key::Key;
+    use crate::table::state::Environment;
 
     #[test]
     fn chain_of_no_known_kind_is_corruption() {

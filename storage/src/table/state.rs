@@ -15,7 +15,6 @@ use rocksdb::{
 };
 
 use crate::change::RowWrite;
-use crate::engine::Environment;
 use crate::error::{Error, Result};
 use crate::table::key::{Key, Kind, prefix_end};
 use crate::table::view::{Row, View};
@@ -50,6 +49,18 @@ impl Drop for RetiringFolder {
             tracing::warn!(path = %self.path.display(), %error, "superseded state not removed");
         }
     }
+}
+
+/// Where an engine runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Environment {
+    /// On a machine.
+    #[default]
+    Machine,
+    /// In a simulation: what happens follows from the calls alone, not from the threads of the engine. It
+    /// compacts nothing by itself, applying a verify mark waits for its hash, and a dropped state is that of
+    /// a crash.
+    Simulation,
 }
 
 impl State {
