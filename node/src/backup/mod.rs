@@ -24,6 +24,7 @@ mod restore;
 mod schedule;
 mod segments;
 #[cfg(test)]
+#[path = "tests/simulation.rs"]
 mod simulation;
 mod store;
 

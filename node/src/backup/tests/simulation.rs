@@ -35,7 +35,7 @@ const STEP_MAX: Duration = Duration::from_secs(3 * 3_600);
 const KEPT: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 const CLUSTER: &str = "c1";
 
-/// A place with a clock of its own. Each operation waits before it takes effect, and after that.
+/// A place with a clock of its own. Reads and writes wait before they take effect, writes after that too.
 struct Place {
     objects: InMemory,
     random: Mutex<Rng>,
@@ -288,7 +288,7 @@ async fn run(seed: u64) {
 }
 
 #[test]
-fn each_backup_has_its_files_and_the_newest_is_kept() {
+fn backups_have_their_files_and_the_newest_stays() {
     for seed in 1..=SEEDS {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().start_paused(true).build().unwrap();
