@@ -161,12 +161,6 @@ MUTANTS = [
         "simulation",
     ),
     mutant(
-        "staleness stops with the machine",
-        "raft/src/server.rs",
-        "let boottime = self.shared.local.clock.read().boottime;\n        let request",
-        "let boottime = self.shared.local.clock.read().monotonic;\n        let request",
-    ),
-    mutant(
         "staleness without the delay of the message",
         "raft/src/server.rs",
         "let age = Duration::from_micros(quorum_age_micros).saturating_add(timing.delay);",

@@ -9,6 +9,7 @@ it does not. The copy has a target folder of its own, which stays in the cache.
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -36,6 +37,10 @@ def copied(folder):
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True, text=True,
     ).stdout
+    tracked = {folder / name for name in filter(None, names.split("\0"))}
+    for path in folder.rglob("*"):
+        if path.is_file() and path not in tracked:
+            path.unlink()
     for name in filter(None, names.split("\0")):
         source, target = ROOT / name, folder / name
         if source.is_file() and (not target.exists() or source.read_bytes() != target.read_bytes()):
@@ -50,20 +55,21 @@ def run(folder, target, test):
     command = COMMANDS[kind] + (["--", *names.split()] if names else [])
     started = time.monotonic()
     try:
-        result = subprocess.run(
-            command, cwd=folder, env=environment, text=True, timeout=TIMEOUT,
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, text=True, start_new_session=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
+        output, _ = process.communicate(timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
         return "no end", time.monotonic() - started
     took = time.monotonic() - started
-    if result.returncode == 0:
+    if process.returncode == 0:
         return None, took
-    if "could not compile" in result.stdout:
-        print(result.stdout)
-        return "does not compile", took
-    failed = [line.removeprefix("    ") for line in result.stdout.splitlines() if line.startswith("    ")]
-    lines = [line for line in result.stdout.splitlines() if line.startswith("seed ") and "requests" not in line]
+    if "could not compile" in output:
+        sys.exit(f"{output}\nthe fault does not compile")
+    failed = [line.removeprefix("    ") for line in output.splitlines() if line.startswith("    ")]
+    lines = [line for line in output.splitlines() if line.startswith("seed ") and "requests" not in line]
     reason = lines[0][:160] if lines else ", ".join(sorted(set(failed)))[:160]
     return reason or "failed", took
 
@@ -72,10 +78,14 @@ def main():
     cache, *names = sys.argv[1:]
     folder, target = pathlib.Path(cache) / "mutants/source", pathlib.Path(cache) / "mutants/target"
     copied(folder)
+    chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
+    for test in sorted({test for mutant in chosen for test in mutant.tests}):
+        reason, took = run(folder, target, test)
+        if reason:
+            sys.exit(f"without a fault: {test}: {reason}")
+        print(f"without a fault: {test}: passed ({took:.0f} s)", flush=True)
     survived = []
-    for mutant in MUTANTS:
-        if names and mutant.name not in names:
-            continue
+    for mutant in chosen:
         path = folder / mutant.path
         original = path.read_text()
         if original.count(mutant.old) != 1:

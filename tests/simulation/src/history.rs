@@ -37,17 +37,21 @@ pub struct Event<O> {
 
 /// What a check finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Linearizability {
     /// There is an order of all operations.
-    Linearizable,
+    Holds,
     /// There is none.
-    Violation,
+    Broken,
     /// None was found with the budget.
     Undecided,
 }
 
 /// Checks the history of one object. It examines `budget` pairs of a set of operations and a state at most.
-pub fn check<M: Model>(model: &M, history: &[Event<M::Operation>], budget: usize) -> Verdict {
+pub fn check<M: Model>(
+    model: &M,
+    history: &[Event<M::Operation>],
+    budget: usize,
+) -> Linearizability {
     let mut order: Vec<&Event<M::Operation>> = history.iter().collect();
     order.sort_by_key(|event| event.called);
     let mut search = Search { model, order, seen: HashSet::new(), budget };
@@ -84,17 +88,17 @@ struct Search<'a, M: Model> {
 }
 
 impl<M: Model> Search<'_, M> {
-    fn run(&mut self, taken: Taken, state: M::State) -> Verdict {
+    fn run(&mut self, taken: Taken, state: M::State) -> Linearizability {
         let mut paths = vec![(taken, state)];
         while let Some((taken, state)) = paths.pop() {
             if self.is_complete(&taken) {
-                return Verdict::Linearizable;
+                return Linearizability::Holds;
             }
             if !self.seen.insert((taken.clone(), state.clone())) {
                 continue;
             }
             if self.seen.len() > self.budget {
-                return Verdict::Undecided;
+                return Linearizability::Undecided;
             }
             // The first one that fits is on top: histories are almost in the order of calls.
             for at in self.next(&taken).into_iter().rev() {
@@ -103,7 +107,7 @@ impl<M: Model> Search<'_, M> {
                 }
             }
         }
-        Verdict::Violation
+        Linearizability::Broken
     }
 
     /// Whether all operations with a response are in the set.

@@ -81,7 +81,12 @@ impl Host {
         drop(hangs.wait_for(|hangs| !hangs).await);
         self.turn().await;
         match is_full && step != DiskStep::LogMark {
-            true => Err(no_space()),
+            true => {
+                self.world.with_node(self.node, |node| {
+                    node.process.iter_mut().for_each(|it| it.has_failed_step = true);
+                });
+                Err(no_space())
+            }
             false => Ok(()),
         }
     }
@@ -95,10 +100,10 @@ impl Host {
         })
     }
 
-    async fn travel(&self, from: NodeId, to: NodeId) {
+    /// Waits as long as a message takes.
+    async fn travel(&self) {
         let (min, max) =
             self.world.with(|state| (state.network.delay_min, state.network.delay_max));
-        let _ = (from, to);
         sleep(self.world.random_time(min, max)).await;
     }
 
@@ -145,7 +150,7 @@ impl Host {
             claim.take();
             return std::future::pending().await;
         }
-        self.travel(self.node, to).await;
+        self.travel().await;
         let Some((running, number)) = self.listener(to) else {
             return Err(RpcError::NotSent("connection refused".into()));
         };
@@ -163,7 +168,7 @@ impl Host {
             let (again, endpoint) = (self.clone(), running.endpoint.clone());
             let message = message.clone();
             tokio::spawn(async move {
-                again.travel(from, to).await;
+                again.travel().await;
                 let call = async move { endpoint.call(message).await.is_ok() };
                 again.run_there(to, number, call).await
             });
@@ -185,10 +190,10 @@ impl Host {
             if self.world.with(|state| state.random.bool()) {
                 return std::future::pending().await;
             }
-            self.travel(to, self.node).await;
+            self.travel().await;
             return Err(lost());
         }
-        self.travel(to, self.node).await;
+        self.travel().await;
         self.turn().await;
         response.unwrap_or_else(|| Err(lost()))
     }
@@ -217,7 +222,7 @@ fn no_space() -> storage::Error {
 
 impl Machine for Host {
     fn clocks(&self) -> ClockReading {
-        let boottime = self.world.boottime();
+        let boottime = self.world.boottime(self.node);
         self.world.with_node(self.node, |node| {
             let elapsed = self.world.elapsed().as_micros() as i64;
             ClockReading {
@@ -280,7 +285,7 @@ impl Transport for Host {
                 sleep(CONNECT_TIMEOUT).await;
                 return Err(RpcError::NotSent("timeout of the connection".into()));
             }
-            host.travel(host.node, to).await;
+            host.travel().await;
             let Some((running, number)) = host.listener(to) else {
                 return Err(RpcError::NotSent("connection refused".into()));
             };
@@ -300,7 +305,7 @@ impl Transport for Host {
             if host.is_lost(host.node, to) || host.is_lost(to, host.node) {
                 return std::future::pending().await;
             }
-            drop(timeout(CONNECT_TIMEOUT, host.travel(host.node, to)).await);
+            drop(timeout(CONNECT_TIMEOUT, host.travel()).await);
             match host.listener(to) {
                 Some(_) => Ok(()),
                 None => Err(ErrorKind::ConnectionRefused.into()),

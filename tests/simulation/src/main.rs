@@ -6,10 +6,12 @@
 #![allow(clippy::print_stdout)]
 
 mod clients;
+mod commands;
 mod host;
 mod node;
 mod plan;
 mod process;
+mod promises;
 mod recovery;
 mod run;
 mod shrink;
@@ -63,7 +65,7 @@ fn main() -> ExitCode {
     if options.shrink {
         return shrink(options.seed);
     }
-    process::seed(options.seed);
+    process::seed(!options.seed);
     // Of a task too: what follows would not be what happens.
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -83,7 +85,10 @@ fn main() -> ExitCode {
     // Its tasks wait for what never comes.
     runtime.shutdown_background();
     let (lines, hash) = summary.trace;
-    println!("seed {}: {} requests, trace {lines} {hash}", options.seed, summary.completed);
+    println!(
+        "seed {}: {} requests, {} undecided histories, trace {lines} {hash}",
+        options.seed, summary.completed, summary.undecided
+    );
     for violation in &summary.violations {
         println!("seed {}: {violation}", options.seed);
     }

@@ -1,4 +1,4 @@
-//! A process of a node: its start, its background tasks as `node` has them, and its end by a fault.
+//! A process of a node: its start, background tasks like those of `node`, and its end by a fault.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use storage::model::id::{TenantId, Timestamp};
 use storage::{Command, Environment, Log, Options, Reader, TickSteps, View};
 use tokio::time::{Instant, sleep};
 
-use crate::clients;
+use crate::commands;
 use crate::host::{Host, address};
 use crate::process::End;
 use crate::world::{EPOCH_MICROS, Node, Process, Running, World};
@@ -47,7 +47,12 @@ const RESTART_PAUSE: Duration = Duration::from_secs(2);
 pub fn start(world: &Arc<World>, node: NodeId) {
     let number = world.with_node(node, |it| {
         it.starts += 1;
-        it.process = Some(Process { number: it.starts, raft: None, tasks: Vec::new() });
+        it.process = Some(Process {
+            number: it.starts,
+            raft: None,
+            has_failed_step: false,
+            tasks: Vec::new(),
+        });
         it.starts
     });
     world.trace(&format!("node {node} starts ({number})"));
@@ -91,14 +96,14 @@ async fn run(host: Host) {
                         world.trace(&format!("node {node} has no place in its cluster"));
                         return world.end(node, End::Kill, None);
                     }
-                    if !cause.contains("simulated") {
+                    if !has_failed_step(&world, node) {
                         world.violate(format!("node {node} stops: {cause}"));
                     }
                     world.trace(&format!("node {node} stops: {cause}"));
                 }
             }
         }
-        Err(error) if error.contains("simulated") => {
+        Err(error) if has_failed_step(&world, node) => {
             world.trace(&format!("node {node} does not start: {error}"));
         }
         Err(error) => world.violate(format!("node {node} does not start: {error}")),
@@ -119,6 +124,10 @@ pub async fn supervise(world: Arc<World>) {
         });
         due.into_iter().for_each(|node| start(&world, node));
     }
+}
+
+fn has_failed_step(world: &World, node: NodeId) -> bool {
+    world.with_node(node, |it| it.process.as_ref().is_some_and(|it| it.has_failed_step))
 }
 
 async fn start_raft(host: &Host) -> Result<Running, String> {
@@ -183,7 +192,7 @@ async fn bootstrap(world: &Arc<World>, node: NodeId, running: &Running) {
             return;
         }
         let Ok(founders) = raft::founders(handle, &addresses, deadline()).await else { continue };
-        let command = clients::bootstrap(founders.into_iter().map(|it| it.member).collect());
+        let command = commands::bootstrap(founders.into_iter().map(|it| it.member).collect());
         // It is tried again until the cluster is there.
         drop(handle.submit(command, deadline()).await);
     }

@@ -253,9 +253,7 @@ pub async fn run(world: Arc<World>, plan: Plan, skipped: Vec<usize>) {
 async fn happen(world: Arc<World>, fault: Fault) {
     match fault {
         Fault::End { node, end, down } => world.end(node, end, Some(down)),
-        Fault::EndAt { node, at } => {
-            world.with_node(node, |node| node.disk.end_at = Some(at));
-        }
+        Fault::EndAt { node, at } => world.with_node(node, |node| node.disk.end_at = Some(at)),
         Fault::EndAll { end, down } => {
             let nodes: Vec<NodeId> = world.with(|state| state.nodes.keys().copied().collect());
             nodes.into_iter().for_each(|node| world.end(node, end, Some(down)));

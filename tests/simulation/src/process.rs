@@ -14,16 +14,24 @@ use std::os::fd::FromRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 use fastrand::Rng;
 
 /// Random bytes of the process. Locked without its own randomness: this is where that comes from.
 static RANDOM: Mutex<Option<Rng>> = Mutex::new(None);
 
-/// Bytes of each file that a sync has made durable, by its number in the file system.
+/// Bytes of each file that a sync has made durable.
 static DURABLE: Mutex<Lengths> = Mutex::new(Lengths::with_hasher(BuildHasherDefault::new()));
 
-type Lengths = HashMap<u64, u64, BuildHasherDefault<DefaultHasher>>;
+type Lengths = HashMap<FileId, u64, BuildHasherDefault<DefaultHasher>>;
+
+/// A file: its number in the file system, which another one may get later, and when it was created.
+type FileId = (u64, Option<SystemTime>);
+
+fn id_of(found: &Metadata) -> FileId {
+    (found.ino(), found.created().ok())
+}
 
 /// From here on, random bytes follow from this seed.
 pub fn seed(seed: u64) {
@@ -53,7 +61,7 @@ pub extern "C" fn fsync(file: c_int) -> c_int {
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(file) });
     match file.metadata() {
         Ok(found) => {
-            record(&found);
+            record(&found, found.len());
             0
         }
         Err(_) => -1,
@@ -72,14 +80,14 @@ pub extern "C" fn fallocate(_file: c_int, _mode: c_int, _from: i64, _length: i64
     0
 }
 
-fn record(found: &Metadata) {
+fn record(found: &Metadata, length: u64) {
     let mut durable = DURABLE.lock().unwrap_or_else(PoisonError::into_inner);
-    durable.insert(found.ino(), found.len());
+    durable.insert(id_of(found), length);
 }
 
 fn durable(found: &Metadata) -> u64 {
     let durable = DURABLE.lock().unwrap_or_else(PoisonError::into_inner);
-    durable.get(&found.ino()).copied().unwrap_or(0).min(found.len())
+    durable.get(&id_of(found)).copied().unwrap_or(0).min(found.len())
 }
 
 /// What ends a process.
@@ -112,17 +120,19 @@ pub fn copy_remains(from: &Path, to: &Path, end: End, seed: u64) -> io::Result<(
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             bytes => bytes?,
         };
+        let mut kept = durable(&found);
         if end == End::Power {
             // Of its own for each file: which other files there are makes no difference.
             let name = name
                 .as_encoded_bytes()
                 .iter()
                 .fold(seed, |sum, byte| sum.wrapping_mul(0x0100_0000_01b3) ^ u64::from(*byte));
-            lose(&mut bytes, durable(&found) as usize, &mut Rng::with_seed(name));
+            lose(&mut bytes, kept as usize, &mut Rng::with_seed(name));
+            // What is left is on the disk.
+            kept = bytes.len() as u64;
         }
         fs::write(&target, bytes)?;
-        // It is on the disk: another loss of power does not change it.
-        record(&fs::metadata(&target)?);
+        record(&fs::metadata(&target)?, kept);
     }
     Ok(())
 }

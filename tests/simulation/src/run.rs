@@ -7,9 +7,11 @@ use std::time::Duration;
 use storage::Command;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::clients::{Client, Promises, preparations};
+use crate::clients::Client;
+use crate::commands::{last_command, preparations};
 use crate::node::{compare, start, supervise};
 use crate::plan::{self, Plan, heal};
+use crate::promises::Promises;
 use crate::recovery::recover;
 use crate::trace::Trace;
 use crate::world::{Running, World};
@@ -21,11 +23,15 @@ const GOING_ON_TIME: Duration = Duration::from_secs(20);
 /// Time after the last fault in which the cluster must work again.
 const RECOVERY_TIME: Duration = Duration::from_secs(60);
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// The numbers of network and disks are others than those of the plan.
+const NETWORK_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What became of a run.
 pub struct Summary {
     /// What must not have happened.
     pub violations: Vec<String>,
+    /// Histories that were not decided.
+    pub undecided: u32,
     /// Lines of the trace, and their hash.
     pub trace: (u64, String),
     /// Requests of clients that were acknowledged.
@@ -35,7 +41,7 @@ pub struct Summary {
 /// Runs a plan without some of its faults.
 pub async fn run(seed: u64, skipped: Vec<usize>, trace: Option<&Path>) -> std::io::Result<Summary> {
     let plan = Plan::new(seed);
-    let world = World::new(seed, &plan.nodes, Trace::new(trace)?)?;
+    let world = World::new(seed ^ NETWORK_SEED, &plan.nodes, Trace::new(trace)?)?;
     let promises = Arc::new(Promises::default());
     world.trace(&format!("seed {seed}: nodes {:?}, {} clients", plan.nodes, plan.clients));
     heal(&world);
@@ -78,21 +84,23 @@ pub async fn run(seed: u64, skipped: Vec<usize>, trace: Option<&Path>) -> std::i
     supervising.abort();
     Ok(world.with(|state| Summary {
         violations: state.violations.clone(),
+        undecided: state.undecided,
         trace: state.trace.end(),
         completed: promises.completed(),
     }))
 }
 
-/// Waits until some node has done a command.
-async fn submit(world: &World, command: Command) {
+/// Waits until some node has done a command. Returns its index.
+async fn submit(world: &World, command: Command) -> u64 {
     loop {
         for (_, running) in world.members() {
             let deadline = Instant::now() + TIMEOUT;
             match running.handle.submit(command.clone(), deadline).await {
-                Ok(outcome) if outcome.accepted.is_ok() => return,
+                Ok(outcome) if outcome.accepted.is_ok() => return outcome.index,
                 // It was done before: its response was lost.
                 Ok(outcome) => {
-                    return world.trace(&format!("not repeated: {:?}", outcome.accepted.err()));
+                    world.trace(&format!("not repeated: {:?}", outcome.accepted.err()));
+                    return outcome.index;
                 }
                 Err(_) => {}
             }
@@ -113,6 +121,8 @@ async fn prepare(world: &World) {
 /// Waits until a command was done and all members have it. Returns the members.
 async fn work_again(world: &World) -> Vec<Running> {
     prepare(world).await;
+    // The preparations were done before: this one is new.
+    let index = submit(world, last_command()).await;
     loop {
         sleep(Duration::from_millis(500)).await;
         let running = world.members();
@@ -127,7 +137,7 @@ async fn work_again(world: &World) -> Vec<Running> {
             .collect();
         let Some(all) = all else { continue };
         let indexes = || all.iter().map(|(_, it)| it.reader.position().index);
-        if indexes().min() == indexes().max() {
+        if indexes().min() == indexes().max() && indexes().all(|applied| applied >= index) {
             all.iter().for_each(|(node, running)| compare(world, *node, running));
             return all.into_iter().map(|(_, running)| running).collect();
         }

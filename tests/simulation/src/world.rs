@@ -21,7 +21,7 @@ use crate::trace::Trace;
 
 /// Wall clock at the start of a run, in microseconds since 1970.
 pub const EPOCH_MICROS: i64 = 1_790_000_000_000_000;
-/// Boot time at the start of a run.
+/// Boot time of the first node at the start of a run. Each node started at another time.
 const BOOTTIME: Duration = Duration::from_secs(1_000);
 
 /// Shared by all that happens in a run. It is locked for short steps only, and by one task at a time.
@@ -46,6 +46,8 @@ pub struct State {
     pub network: Network,
     /// What must not have happened.
     pub violations: Vec<String>,
+    /// Histories that were not decided.
+    pub undecided: u32,
     /// The state at each index that some node reached: its hash.
     pub hashes: BTreeMap<u64, [u8; 32]>,
     /// Whether the wall clocks of a minority only were wrong so far.
@@ -62,6 +64,8 @@ pub struct Node {
     pub disks: u8,
     /// Processes so far.
     pub starts: u32,
+    /// Their ends, and losses of power without one.
+    pub ends: u32,
     /// Its process.
     pub process: Option<Process>,
     /// Whether its process is paused.
@@ -80,6 +84,8 @@ pub struct Process {
     pub number: u32,
     /// The way into it, once raft runs.
     pub raft: Option<Running>,
+    /// Whether a step of its disk has failed.
+    pub has_failed_step: bool,
     /// Its tasks.
     pub tasks: Vec<AbortHandle>,
 }
@@ -157,6 +163,7 @@ impl World {
             nodes: BTreeMap::new(),
             network: Network::default(),
             violations: Vec::new(),
+            undecided: 0,
             hashes: BTreeMap::new(),
             has_good_clocks: true,
             leaders: BTreeMap::new(),
@@ -192,8 +199,8 @@ impl World {
     pub fn add_node(&self, node: NodeId) {
         let data = self.folder.path().join(format!("node-{node}-0"));
         let (paused, disk, clock) = (watch::Sender::new(false), Disk::default(), Clock::default());
-        let (disks, starts, process, starts_at) = (1, 0, None, None);
-        let added = Node { data, disks, starts, process, paused, disk, clock, starts_at };
+        let (disks, starts, ends, process, starts_at) = (1, 0, 0, None, None);
+        let added = Node { data, disks, starts, ends, process, paused, disk, clock, starts_at };
         self.with(|state| drop(state.nodes.insert(node, added)));
     }
 
@@ -219,11 +226,11 @@ impl World {
     }
 
     /// Boot time of a node's machine now.
-    pub fn boottime(&self) -> Duration {
-        BOOTTIME + self.elapsed()
+    pub fn boottime(&self, node: NodeId) -> Duration {
+        BOOTTIME * node as u32 + self.elapsed()
     }
 
-    /// A time up to `max`, in microseconds.
+    /// A time from `min` to `max`, in microseconds.
     pub fn random_time(&self, min: Duration, max: Duration) -> Duration {
         let (min, max) = (min.as_micros() as u64, max.as_micros() as u64);
         Duration::from_micros(self.with(|state| state.random.u64(min..=max.max(min))))
@@ -255,7 +262,7 @@ impl World {
         Some(running.swap_remove(self.with(|state| state.random.usize(..running.len()))))
     }
 
-    /// Keeps a task of a process, which ends with it. Returns whether the process still runs.
+    /// Keeps a task of a process, which ends with it.
     pub fn keep_task(&self, node: NodeId, number: u32, task: AbortHandle) {
         self.with_node(node, |it| match &mut it.process {
             Some(process) if process.number == number => process.tasks.push(task),
@@ -263,14 +270,18 @@ impl World {
         });
     }
 
-    /// Ends the process of a node, if it runs, at this very moment. Its disk has what `end` leaves. The
-    /// next one starts after this time, or not by itself.
+    /// Ends the process of a node, if it runs, at this very moment. Its disk has what `end` leaves, also
+    /// without a process. The next one starts after this time, or not by itself.
     pub fn end(&self, node: NodeId, end: End, down: Option<Duration>) {
         let ended = self.with(|state| {
             let it = state.nodes.get_mut(&node)?;
-            let process = it.process.take()?;
+            let process = it.process.take();
+            if process.is_none() && end == End::Kill {
+                return None;
+            }
             state.trace.add(&format!("node {node} ends by {end:?}"));
-            let left = self.folder.path().join(format!("node-{node}-{}", it.starts));
+            it.ends += 1;
+            let left = self.folder.path().join(format!("node-{node}-{}", it.ends));
             let before = std::mem::replace(&mut it.data, left);
             if before.exists() {
                 copy_remains(&before, &it.data, end, state.random.u64(..))
@@ -278,7 +289,7 @@ impl World {
             }
             it.disk.end_at = None;
             it.starts_at = down.map(|down| Instant::now() + down);
-            Some(process)
+            process
         });
         let Some(Process { raft, tasks, .. }) = ended else { return };
         tasks.iter().for_each(AbortHandle::abort);

@@ -3,8 +3,8 @@
 
 use fastrand::Rng;
 use simulation::history::{
-    Counter, CounterOperation, Event, Model, Register, RegisterOperation, Set, SetOperation,
-    Verdict, check,
+    Counter, CounterOperation, Event, Linearizability, Model, Register, RegisterOperation, Set,
+    SetOperation, check,
 };
 use todc_utils::linearizability::WGLChecker;
 use todc_utils::linearizability::history::{Action, History};
@@ -98,22 +98,22 @@ where
     Other<M>: Specification<State = M::State, Operation = M::Operation>,
 {
     let random = &mut Rng::with_seed(7);
-    let mut found = [0; 2];
+    let mut counts = [0; 2];
     for _ in 0..HISTORIES {
         let mut events = history(&model, random, &operation);
-        let is_linearizable = check(&model, &events, BUDGET) == Verdict::Linearizable;
+        let is_linearizable = check(&model, &events, BUDGET) == Linearizability::Holds;
         assert_eq!(is_linearizable, WGLChecker::<Other<M>>::is_linearizable(actions(&events)));
-        found[usize::from(is_linearizable)] += 1;
+        counts[usize::from(is_linearizable)] += 1;
         // Some responses were lost.
         for event in &mut events {
             event.returned = event.returned.filter(|_| random.u8(0..4) > 0);
         }
         let all: Vec<usize> = (0..events.len()).collect();
         let expected = any_order(&model, &events, &model.initial(), &all);
-        let verdict = check(&model, &events, BUDGET);
-        assert_eq!(verdict == Verdict::Linearizable, expected);
+        let found = check(&model, &events, BUDGET);
+        assert_eq!(found == Linearizability::Holds, expected);
     }
-    assert!(found.iter().all(|count| *count > HISTORIES / 20), "{found:?}");
+    assert!(counts.iter().all(|count| *count > HISTORIES / 20), "{counts:?}");
 }
 
 #[test]
@@ -156,20 +156,20 @@ fn planted_faults_are_violations() {
     let lost = [event(0, 1, Write(1)), event(2, 3, Read(None))];
     let invented = [event(0, 1, Write(1)), event(0, 1, Read(Some(2)))];
     for history in [&stale[..], &back, &lost, &invented] {
-        assert_eq!(check(&Register, history, BUDGET), Verdict::Violation, "{history:?}");
+        assert_eq!(check(&Register, history, BUDGET), Linearizability::Broken, "{history:?}");
     }
     let twice = [
         event(0, 1, CounterOperation::Add(1)),
         event(2, None, CounterOperation::Add(1)),
         event(3, 4, CounterOperation::Read(3)),
     ];
-    assert_eq!(check(&Counter, &twice, BUDGET), Verdict::Violation);
+    assert_eq!(check(&Counter, &twice, BUDGET), Linearizability::Broken);
     let returns = [
         event(0, 1, SetOperation::Add(7)),
         event(2, 3, SetOperation::Remove(7)),
         event(4, 5, SetOperation::Read([7].into())),
     ];
-    assert_eq!(check(&Set, &returns, BUDGET), Verdict::Violation);
+    assert_eq!(check(&Set, &returns, BUDGET), Linearizability::Broken);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn operations_without_a_response_happen_late_or_never() {
     use RegisterOperation::{Read, Write};
     for seen in [None, Some(1)] {
         let history = [event(0, None, Write(1)), event(5, 6, Read(None)), event(7, 8, Read(seen))];
-        assert_eq!(check(&Register, &history, BUDGET), Verdict::Linearizable);
+        assert_eq!(check(&Register, &history, BUDGET), Linearizability::Holds);
     }
 }
 
@@ -187,5 +187,5 @@ fn search_ends_at_its_budget() {
     let mut history: Vec<_> =
         (0..20).map(|value| event(0, 100, RegisterOperation::Write(value))).collect();
     history.push(event(200, 201, RegisterOperation::Read(Some(99))));
-    assert_eq!(check(&Register, &history, 1_000), Verdict::Undecided);
+    assert_eq!(check(&Register, &history, 1_000), Linearizability::Undecided);
 }

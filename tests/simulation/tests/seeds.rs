@@ -4,28 +4,42 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::available_parallelism;
+use std::time::Instant;
 
 const SIMULATION: &str = env!("CARGO_BIN_EXE_simulate");
 /// Seeds of `make test`.
 const SEEDS: u64 = 200;
 /// Failed runs after which no further ones start.
 const FAILURES_MAX: usize = 3;
+/// Undecided histories of a hundred runs.
+const UNDECIDED_MAX: u64 = 10;
+/// Longest time of a run, in seconds: 50 times the usual one.
+const RUN_MAX: &str = "120";
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
+/// Runs a seed. Its own clock stands still if it hangs, so another program ends it.
 fn run(arguments: &[&str]) -> Output {
-    let run = Command::new(SIMULATION).args(arguments).stdin(Stdio::null()).output();
+    let mut run = Command::new("timeout");
+    let run = run.args([RUN_MAX, SIMULATION]).args(arguments).stdin(Stdio::null()).output();
     run.expect("the simulation runs")
+}
+
+/// Undecided histories that a run reports.
+fn undecided(output: &Output) -> u64 {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let number = text.split(" undecided").next().and_then(|it| it.split(' ').next_back());
+    number.and_then(|number| number.parse().ok()).expect("a run reports undecided histories")
 }
 
 #[test]
 fn no_seed_violates_anything() {
-    let seeds = setting("HEARTH_SEED")
-        .map_or(1..=setting("HEARTH_SEEDS").unwrap_or(SEEDS), |seed| seed..=seed);
+    let last = setting("HEARTH_SEEDS").unwrap_or(SEEDS);
+    let seeds = setting("HEARTH_SEED").map_or(1..=last, |seed| seed..=seed);
     let (next, failed) = (AtomicU64::new(*seeds.start()), Mutex::new(Vec::new()));
-    let started = std::time::Instant::now();
+    let (started, histories) = (Instant::now(), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
@@ -35,15 +49,17 @@ fn no_seed_violates_anything() {
                         return;
                     }
                     let output = run(&["--seed", &seed.to_string()]);
-                    if !output.status.success() {
-                        failed.lock().unwrap().push((seed, output));
+                    match output.status.success() {
+                        true => drop(histories.fetch_add(undecided(&output), Ordering::Relaxed)),
+                        false => failed.lock().unwrap().push((seed, output)),
                     }
                 }
             });
         }
     });
-    let count = seeds.end() - seeds.start() + 1;
-    println!("{count} seeds in {:.0} s", started.elapsed().as_secs_f64());
+    let (count, took) = (seeds.end() - seeds.start() + 1, started.elapsed().as_secs_f64());
+    let histories = histories.into_inner();
+    println!("{count} seeds in {took:.0} s, {histories} undecided histories");
     let failed = failed.into_inner().unwrap();
     for (seed, output) in &failed {
         let text = [&output.stdout[..], &output.stderr[..]].concat();
@@ -51,19 +67,21 @@ fn no_seed_violates_anything() {
         println!("{SIMULATION} --seed {seed} --shrink");
     }
     assert!(failed.is_empty(), "{} of {count} seeds", failed.len());
+    assert!(histories <= 1 + count * UNDECIDED_MAX / 100, "{histories} histories are undecided");
 }
 
 #[test]
 fn same_seed_has_same_trace() {
     let folder = tempfile::tempdir().unwrap();
-    for seed in 1..=4_u64 {
+    for seed in 1..=6_u64 {
         let trace = |name: &str| {
             let path = folder.path().join(name);
-            run(&["--seed", &seed.to_string(), "--trace", path.to_str().unwrap()]);
+            let output = run(&["--seed", &seed.to_string(), "--trace", path.to_str().unwrap()]);
+            assert!(output.status.success(), "seed {seed}");
             std::fs::read(path).unwrap()
         };
         let (first, second) = (trace("first"), trace("second"));
-        assert!(first.len() > 1_000, "seed {seed}");
+        assert!(first.len() > 10_000, "seed {seed}");
         assert!(first == second, "seed {seed}");
     }
 }

@@ -1,0 +1,156 @@
+//! The commands of a run, and what its memories contain.
+
+use storage::command::{Bootstrap, CreateMemories, CreateTrigger, UpdateMemory};
+use storage::model::api_key::NewApiKey;
+use storage::model::cluster::{Cluster, Member, Model};
+use storage::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
+use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_DEFAULT};
+use storage::model::receipt::ReceiptKey;
+use storage::model::release::Release;
+use storage::model::tenant::Role;
+use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
+use storage::model::vector::{ModelId, Vector};
+use storage::{Command, Filter, ListRequest, MemoryPatch, NewMemory, Order, Sort, TierFilter};
+
+/// The tenant of all memories.
+pub const TENANT: TenantId = TenantId(1);
+/// Its key.
+pub const KEY: KeyId = KeyId([0; 8]);
+/// The model of all vectors.
+pub const MODEL: ModelId = ModelId([7; 8]);
+/// Components of a vector.
+pub const DIMENSION: usize = 4;
+/// The trigger that fires for each memory.
+pub const TRIGGER: TriggerId = TriggerId([9; 16]);
+/// Registers that all clients write.
+pub const REGISTERS: u64 = 3;
+/// Words that memories share.
+pub const GROUPS: u64 = 3;
+/// The id of a number.
+pub fn memory_id(number: u64) -> MemoryId {
+    MemoryId(u128::from(number).to_be_bytes())
+}
+
+/// The vector of all memories.
+pub fn vector() -> Vector {
+    Vector::quantise(MODEL, &[1.0; DIMENSION]).expect("it has a length")
+}
+
+/// A memory with this number.
+pub fn new_memory(number: u64, label: String) -> NewMemory {
+    NewMemory {
+        id: memory_id(number),
+        label,
+        memory_type: MemoryType::Episodic,
+        namespace: NAMESPACE_DEFAULT.into(),
+        decay_class: DecayClass::Normal,
+        is_pinned: false,
+        min_heat: 0.0,
+        initial_heat: 1.0,
+        key_points: Vec::new(),
+        vector: vector(),
+        suggestions: Vec::new(),
+        supersedes: None,
+        on_duplicate: None,
+        origin: Default::default(),
+        folds: Vec::new(),
+        details: None,
+        times: Default::default(),
+        external_id: None,
+        guard: Default::default(),
+        unless_rejected: Vec::new(),
+    }
+}
+
+/// The number of a memory, if a client has created it.
+pub fn number_of(id: MemoryId) -> Option<u64> {
+    u64::try_from(u128::from_be_bytes(id.0)).ok()
+}
+
+/// The label of a memory, with a word that others have too.
+pub fn label_of(number: u64) -> String {
+    format!("memory {number} group{}", number % GROUPS)
+}
+
+/// The memories with the word of a group.
+pub fn with_word(group: u64) -> ListRequest {
+    let words = Some(vec![format!("group{group}")]);
+    ListRequest {
+        filter: Filter { words, tier: TierFilter::All, ..Filter::default() },
+        sort: Sort::CreatedAt,
+        order: Order::Ascending,
+        after: None,
+        offset: 0,
+        limit: 10_000,
+        min_heat: None,
+    }
+}
+
+/// The value in the label of a register.
+pub fn value_of(label: &str) -> Option<u64> {
+    label.strip_prefix("value ")?.parse().ok()
+}
+
+/// The key of a receipt.
+pub fn receipt_key(number: u64) -> ReceiptKey {
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Creates a memory.
+pub fn create(memory: NewMemory) -> Command {
+    Command::of_tenant(TENANT, CreateMemories(vec![memory]))
+}
+
+/// Sets a register.
+pub fn set(register: u64, value: u64) -> Command {
+    let label = Some((format!("value {value}"), vector()));
+    let patch = Box::new(MemoryPatch { label, ..MemoryPatch::default() });
+    Command::of_tenant(TENANT, UpdateMemory { id: memory_id(register), patch })
+}
+
+/// Creates the cluster.
+pub fn bootstrap(members: Vec<Member>) -> Command {
+    let model = Model::new(MODEL, "simulated".into(), DIMENSION as u32);
+    let release = Release::own();
+    let cluster = Cluster { id: [1; 16], members, model, restored: None, release };
+    let key = NewApiKey {
+        name: "admin".into(),
+        role: Role::Admin,
+        hash: [0; 32],
+        namespace: None,
+        namespaces: Vec::new(),
+        lifetime_seconds: None,
+    };
+    Command::of_cluster(Bootstrap { cluster, tenant: "default".into(), key_id: KEY, key })
+}
+
+/// A command that no client has sent.
+pub fn last_command() -> Command {
+    create(new_memory(900, "the last one".into()))
+}
+
+/// Creates the registers, and the trigger that fires for each memory from then on.
+pub fn preparations() -> [Command; 2] {
+    let memories = (0..REGISTERS).map(|number| new_memory(number, format!("register {number}")));
+    let trigger = Trigger {
+        number: 0,
+        name: "each".into(),
+        description: String::new(),
+        event: TriggerEvent::Store,
+        action: TriggerAction::Notify(None),
+        namespace: None,
+        filter: TriggerFilter::default(),
+        max_fires: None,
+        cooldown_seconds: 0,
+        enabled: true,
+        owner: None,
+        created_at: Timestamp(0),
+        updated_at: Timestamp(0),
+    };
+    [
+        Command::of_tenant(TENANT, CreateMemories(memories.collect())),
+        Command::of_tenant(TENANT, CreateTrigger { id: TRIGGER, trigger: Box::new(trigger) }),
+    ]
+}
