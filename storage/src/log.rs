@@ -242,6 +242,9 @@ fn entry(row: std::result::Result<Row, rocksdb::Error>) -> Result<(u64, Vec<u8>)
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::time::Duration;
+
     use super::*;
 
     fn keys(log: &Log) -> Vec<Vec<u8>> {
@@ -265,6 +268,32 @@ mod tests {
         ];
         assert_eq!(keys(&log), expected);
         assert_eq!(field_key(GroupId(0x0102_0304), LogField::Vote), [2, 1, 2, 3, 4, 1]);
+    }
+
+    /// RocksDB as published reads a header of the types 5 to 8, 11 and 131 again without end.
+    #[test]
+    fn torn_tail_of_any_type_is_dropped() {
+        let (sender, dropped) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let folder = tempfile::tempdir().unwrap();
+            let kinds = (0..16_u8).chain(126..=136).chain([255]);
+            for (index, kind) in (1..).zip(kinds) {
+                let log = Log::open(folder.path(), Environment::Machine).unwrap();
+                assert_eq!(log.last().unwrap().map_or(0, |(last, _)| last), index - 1);
+                log.write(&LogWrite::Append(vec![(index, vec![kind; 30])])).unwrap();
+                drop(log);
+                let paths = folder.path().read_dir().unwrap().map(|file| file.unwrap().path());
+                let path =
+                    paths.filter(|path| path.extension().is_some_and(|it| it == "log")).max();
+                let mut file =
+                    std::fs::OpenOptions::new().append(true).open(path.unwrap()).unwrap();
+                // A checksum, the length, the type, and the number of a log.
+                file.write_all(&[1, 2, 3, 4, 9, 0, kind, 5, 0, 0, 0, 6, 7, 8, 9, 1, 2, 3, 4])
+                    .unwrap();
+            }
+            sender.send(()).unwrap();
+        });
+        dropped.recv_timeout(Duration::from_secs(100)).unwrap();
     }
 
     #[test]
