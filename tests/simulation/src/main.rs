@@ -75,13 +75,14 @@ fn main() -> ExitCode {
     if options.log {
         tracing_subscriber::fmt().with_target(false).without_time().init();
     }
+    let folder = tempfile::tempdir().expect("there is a place for temporary files");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime of one thread");
-    let run = run::run(options.seed, options.without, options.trace.as_deref());
-    let summary = runtime.block_on(run).expect("the folder of the run is there");
+    let run = run::run(options.seed, options.without, options.trace.as_deref(), folder.path());
+    let summary = runtime.block_on(run).expect("the trace can be written");
     // Its tasks wait for what never comes.
     runtime.shutdown_background();
     let (lines, hash) = summary.trace;

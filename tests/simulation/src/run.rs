@@ -38,10 +38,15 @@ pub struct Summary {
     pub completed: u64,
 }
 
-/// Runs a plan without some of its faults.
-pub async fn run(seed: u64, skipped: Vec<usize>, trace: Option<&Path>) -> std::io::Result<Summary> {
+/// Runs a plan without some of its faults. The files of the nodes are below `folder`.
+pub async fn run(
+    seed: u64,
+    skipped: Vec<usize>,
+    trace: Option<&Path>,
+    folder: &Path,
+) -> std::io::Result<Summary> {
     let plan = Plan::new(seed);
-    let world = World::new(seed ^ NETWORK_SEED, &plan.nodes, Trace::new(trace)?)?;
+    let world = World::new(seed ^ NETWORK_SEED, &plan.nodes, Trace::new(trace)?, folder);
     let promises = Arc::new(Promises::default());
     world.trace(&format!("seed {seed}: nodes {:?}, {} clients", plan.nodes, plan.clients));
     heal(&world);

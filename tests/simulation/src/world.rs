@@ -2,7 +2,7 @@
 //! all that is random in it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,6 @@ use parking_lot::Mutex;
 use raft::simulation::{DiskStep, Endpoint};
 use raft::{Handle, NodeId};
 use storage::{Reader, View};
-use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -29,7 +28,7 @@ pub struct World {
     state: Mutex<State>,
     /// The start of the run.
     pub started: Instant,
-    folder: TempDir,
+    folder: PathBuf,
 }
 
 /// See [`World`].
@@ -154,8 +153,8 @@ pub struct Network {
 }
 
 impl World {
-    /// A world without nodes.
-    pub fn new(seed: u64, founders: &[NodeId], trace: Trace) -> std::io::Result<Arc<Self>> {
+    /// A world without nodes. Their files are below `folder`.
+    pub fn new(seed: u64, founders: &[NodeId], trace: Trace, folder: &Path) -> Arc<Self> {
         let state = State {
             trace,
             random: Rng::with_seed(seed),
@@ -168,8 +167,7 @@ impl World {
             has_good_clocks: true,
             leaders: BTreeMap::new(),
         };
-        let folder = tempfile::tempdir()?;
-        Ok(Arc::new(Self { state: Mutex::new(state), started: Instant::now(), folder }))
+        Arc::new(Self { state: Mutex::new(state), started: Instant::now(), folder: folder.into() })
     }
 
     /// Runs a step on the state.
@@ -197,7 +195,7 @@ impl World {
 
     /// Adds a node with an empty data folder, which does not run.
     pub fn add_node(&self, node: NodeId) {
-        let data = self.folder.path().join(format!("node-{node}-0"));
+        let data = self.new_folder(&format!("node-{node}-0"));
         let (paused, disk, clock) = (watch::Sender::new(false), Disk::default(), Clock::default());
         let (disks, starts, ends, process, starts_at) = (1, 0, 0, None, None);
         let added = Node { data, disks, starts, ends, process, paused, disk, clock, starts_at };
@@ -206,7 +204,7 @@ impl World {
 
     /// A path in the folder of the run, where nothing is yet.
     pub fn new_folder(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.join(name)
     }
 
     /// Ends the process of a node, and replaces its disk by an empty one.
@@ -215,7 +213,7 @@ impl World {
         self.with(|state| {
             let it = state.nodes.get_mut(&node).expect("the node is in the world");
             it.disks += 1;
-            it.data = self.folder.path().join(format!("node-{node}-disk-{}", it.disks));
+            it.data = self.new_folder(&format!("node-{node}-disk-{}", it.disks));
             state.trace.add(&format!("node {node} has lost its disk"));
         });
     }
@@ -281,7 +279,7 @@ impl World {
             }
             state.trace.add(&format!("node {node} ends by {end:?}"));
             it.ends += 1;
-            let left = self.folder.path().join(format!("node-{node}-{}", it.ends));
+            let left = self.new_folder(&format!("node-{node}-{}", it.ends));
             let before = std::mem::replace(&mut it.data, left);
             if before.exists() {
                 copy_remains(&before, &it.data, end, state.random.u64(..))
