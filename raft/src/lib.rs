@@ -53,6 +53,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -238,12 +239,13 @@ pub(crate) async fn run(parts: Parts) -> Result<Started, StartError> {
     let was_initialized = raft.is_initialized().await.map_err(|fatal| failed(&fatal))?;
     let timers = Timers { lease: settings.election_max, heartbeat: settings.heartbeat };
     let shared = Arc::new(Shared::new(raft, peers, log, applied, incoming, timers, machine));
+    shared.is_initialized.store(was_initialized, Ordering::Relaxed);
     let tasks = background_tasks(&shared, &settings);
     let tasks = tasks.map(|task| tokio::spawn(local.fault.guard(task)).abort_handle()).collect();
     // On a thread of its own, since deciding reads the state, which may block.
     let executing = local.fault.guard(Executor { shared: Arc::clone(&shared) }.run());
     let executor = shared.machine.start_thread("executor", executing.boxed())?;
-    let server = Server { shared, was_initialized, log_throttle: LogThrottle::default() };
+    let server = Server { shared, log_throttle: LogThrottle::default() };
     Ok(Started { server: Arc::new(server), executor, tasks })
 }
 

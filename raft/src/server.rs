@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -52,8 +53,6 @@ const HASH_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) struct Server {
     pub(crate) shared: Arc<Shared>,
-    /// Whether this node belonged to a cluster at the start of its process.
-    pub(crate) was_initialized: bool,
     pub(crate) log_throttle: LogThrottle,
 }
 
@@ -252,7 +251,8 @@ impl Server {
         let metrics = metrics.borrow_watched();
         metrics.running_state.as_ref().map_err(unavailable)?;
         let has_log = metrics.last_log_index.is_some() || metrics.vote.leader_id.term > 0;
-        Ok(RpcResponse::Identified(!self.was_initialized && !has_log))
+        let is_initialized = self.shared.is_initialized.load(Ordering::Relaxed);
+        Ok(RpcResponse::Identified(!is_initialized && !has_log))
     }
 
     async fn append(&self, call: AppendRpc, timing: Timing) -> RpcResult {

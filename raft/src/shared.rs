@@ -53,6 +53,9 @@ pub(crate) struct Shared {
     /// Index of the last applied entry.
     pub(crate) applied: watch::Receiver<u64>,
     pub(crate) timers: Timers,
+    /// Whether this node belonged to a cluster at the start of its process, or has begun one since. Raft's
+    /// metrics show that only when a disk has it.
+    pub(crate) is_initialized: AtomicBool,
     /// When this node learned of its present leader.
     pub(crate) led_since: Mutex<Instant>,
     /// The counters. Those of the log and the clock are 0 here.
@@ -148,6 +151,7 @@ impl Shared {
             log,
             applied,
             timers,
+            is_initialized: AtomicBool::new(false),
             led_since: Mutex::new(Instant::now()),
             totals: Mutex::default(),
             leading: Leading::default(),

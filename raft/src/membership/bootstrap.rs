@@ -1,6 +1,7 @@
 //! Bootstrap: makes the initial members one cluster.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use storage::model::cluster::Member;
@@ -51,6 +52,7 @@ pub async fn bootstrap(
             )));
         }
     }
+    shared.is_initialized.store(true, Ordering::Relaxed);
     let initialized = shared.raft.initialize(members.clone()).await;
     initialized.map(|()| true).map_err(|error| failed(error.to_string()))
 }
