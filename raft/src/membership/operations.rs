@@ -215,7 +215,8 @@ impl Operations<'_> {
                     others.len()
                 ));
             }
-            Some(member) if member.role == MemberRole::Leader => {
+            // The role is that of a voter while no quorum has responded for a time, as after a pause.
+            Some(_) if node == self.shared.local.node => {
                 self.transfer_leadership().await?;
                 // The caller repeats the operation on the new leader.
                 return Err(OperateError::NoLeader);
