@@ -12,7 +12,6 @@ use rustls::ClientConfig;
 use storage::Command;
 use storage::model::id::{TenantId, Timestamp};
 use tokio::runtime::Runtime;
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Span;
 
@@ -47,24 +46,23 @@ enum Mode {
 
 struct Running {
     shared: Arc<Shared>,
-    /// `None` after the shutdown.
+    /// `None` after the shutdown, and in a simulation.
     host: Mutex<Option<Host>>,
 }
 
-/// Where raft runs.
-pub(crate) enum Host {
-    /// In a runtime of its own, with the thread of the executor, which ends with raft, and the connections
-    /// to peers.
-    Process { runtime: Runtime, executor: Option<JoinHandle<()>>, https: Arc<Https> },
-    /// In the runtime of a simulation: its background tasks.
-    Simulation(Vec<AbortHandle>),
+/// Where raft runs: its runtime, the thread of the executor, which ends with raft, and the connections to
+/// peers.
+pub(crate) struct Host {
+    pub(crate) runtime: Runtime,
+    pub(crate) executor: Option<JoinHandle<()>>,
+    pub(crate) https: Arc<Https>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         // A drop may run on another runtime, where waiting for this one would panic.
-        if let Some(Host::Process { runtime, .. }) = self.host.get_mut().take() {
-            runtime.shutdown_background();
+        if let Some(host) = self.host.get_mut().take() {
+            host.runtime.shutdown_background();
         }
     }
 }
@@ -116,8 +114,8 @@ pub struct Status {
 }
 
 impl Handle {
-    pub(crate) fn running(shared: Arc<Shared>, host: Host) -> Self {
-        Self(Arc::new(Mode::Running(Running { shared, host: Mutex::new(Some(host)) })))
+    pub(crate) fn running(shared: Arc<Shared>, host: Option<Host>) -> Self {
+        Self(Arc::new(Mode::Running(Running { shared, host: Mutex::new(host) })))
     }
 
     /// A handle for a node that is quarantined for `reason`.
@@ -182,8 +180,8 @@ impl Handle {
     pub fn reload_peer_tls(&self, tls: &ClientConfig) -> Result<(), String> {
         let Mode::Running(running) = &*self.0 else { return Ok(()) };
         match &*running.host.lock() {
-            Some(Host::Process { https, .. }) => https.reload(tls).map_err(|error| causes(&error)),
-            Some(Host::Simulation(_)) | None => Ok(()),
+            Some(host) => host.https.reload(tls).map_err(|error| causes(&error)),
+            None => Ok(()),
         }
     }
 
@@ -390,20 +388,16 @@ impl Handle {
         }
         running.shared.incoming.clear();
         let host = running.host.lock().take();
-        match host {
-            Some(Host::Process { runtime, executor, .. }) => {
-                // Blocks until the threads end, so it must not run on a thread of an async runtime.
-                let stopped = tokio::task::spawn_blocking(|| {
-                    runtime.shutdown_timeout(STOP_TIMEOUT);
-                    // Its panic was reported.
-                    drop(executor.map(JoinHandle::join));
-                });
-                if timeout(2 * STOP_TIMEOUT, stopped).await.is_err() {
-                    tracing::warn!("the executor does not end: the node stops without it");
-                }
+        if let Some(Host { runtime, executor, .. }) = host {
+            // Blocks until the threads end, so it must not run on a thread of an async runtime.
+            let stopped = tokio::task::spawn_blocking(|| {
+                runtime.shutdown_timeout(STOP_TIMEOUT);
+                // Its panic was reported.
+                drop(executor.map(JoinHandle::join));
+            });
+            if timeout(2 * STOP_TIMEOUT, stopped).await.is_err() {
+                tracing::warn!("the executor does not end: the node stops without it");
             }
-            Some(Host::Simulation(tasks)) => tasks.iter().for_each(AbortHandle::abort),
-            None => {}
         }
         running.shared.log.close();
     }

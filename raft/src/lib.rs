@@ -64,7 +64,6 @@ use openraft::{Config, SnapshotPolicy};
 use rustls::ClientConfig;
 use storage::model::cluster::Incarnation;
 use storage::{Log, Writer};
-use tokio::task::AbortHandle;
 
 pub use error::{Outcome, ReadError, StartError, SubmitError, SubmitResult};
 pub use fault::Fault;
@@ -173,7 +172,7 @@ pub fn start(
     let Started { server, executor, .. } = started.expect("the start of raft does not panic")?;
     let shared = Arc::clone(&server.shared);
     runtime.spawn(shared.local.fault.guard(serve_peers(server, serve)));
-    Ok(Handle::running(shared, Host::Process { runtime, executor, https }))
+    Ok(Handle::running(shared, Some(Host { runtime, executor, https })))
 }
 
 fn certificate_error(error: reqwest::Error) -> StartError {
@@ -196,8 +195,6 @@ pub(crate) struct Started {
     pub(crate) server: Arc<Server>,
     /// The thread of the executor, which ends with raft. `None` if it shares the caller's.
     pub(crate) executor: Option<JoinHandle<()>>,
-    /// The background tasks.
-    pub(crate) tasks: Vec<AbortHandle>,
 }
 
 /// Starts the tasks of a node on the present runtime, without its peer listener.
@@ -241,12 +238,12 @@ pub(crate) async fn run(parts: Parts) -> Result<Started, StartError> {
     let shared = Arc::new(Shared::new(raft, peers, log, applied, incoming, timers, machine));
     shared.is_initialized.store(was_initialized, Ordering::Relaxed);
     let tasks = background_tasks(&shared, &settings);
-    let tasks = tasks.map(|task| tokio::spawn(local.fault.guard(task)).abort_handle()).collect();
+    tasks.for_each(|task| drop(tokio::spawn(local.fault.guard(task))));
     // On a thread of its own, since deciding reads the state, which may block.
     let executing = local.fault.guard(Executor { shared: Arc::clone(&shared) }.run());
     let executor = shared.machine.start_thread("executor", executing.boxed())?;
     let server = Server { shared, log_throttle: LogThrottle::default() };
-    Ok(Started { server: Arc::new(server), executor, tasks })
+    Ok(Started { server: Arc::new(server), executor })
 }
 
 fn background_tasks(

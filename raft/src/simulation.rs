@@ -1,5 +1,5 @@
 //! A node of a simulation: its machine and its network are those of the caller, and its tasks run on the
-//! caller's runtime, of one thread. What it does then depends on nothing else.
+//! caller's runtime, of one thread, and end with that. What it does then depends on nothing else.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use storage::{Log, Writer};
 
 use crate::error::StartError;
-use crate::handle::{Handle, Host};
+use crate::handle::Handle;
 use crate::network::frame::Returned;
 use crate::server::Server;
 use crate::{Parts, Settings, Started, run};
@@ -33,8 +33,8 @@ pub async fn start(
 ) -> Result<(Handle, Endpoint), StartError> {
     let (settings, data) = (settings.clone(), data.to_owned());
     let parts = Parts { settings, machine, transport, data, writer, log };
-    let Started { server, tasks, .. } = run(parts).await?;
-    let handle = Handle::running(Arc::clone(&server.shared), Host::Simulation(tasks));
+    let Started { server, .. } = run(parts).await?;
+    let handle = Handle::running(Arc::clone(&server.shared), None);
     Ok((handle, Endpoint(server)))
 }
 
