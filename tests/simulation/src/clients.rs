@@ -8,22 +8,27 @@ use raft::{NodeId, SubmitError};
 use simulation::history::{CounterOperation, Event, RegisterOperation, SetOperation};
 use storage::command::DeleteMemory;
 use storage::model::receipt::ReceiptRequest;
-use storage::{Command, Reply, ReplyValue, TouchedMemories};
-use tokio::time::{Instant, sleep};
+use storage::{Command, Reader, Reply, ReplyValue, TouchedMemories};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::commands::{
     GROUPS, KEY, REGISTERS, TENANT, TRIGGER, create, label_of, memory_id, new_memory, number_of,
     receipt_key, set, value_of, with_word,
 };
-use crate::promises::{Alternatives, Fate, Promises};
+use crate::host::request;
+use crate::promises::{Alternatives, Attempt, Effect, Fate, Promises};
+use crate::timeline::now;
 use crate::world::{Running, World};
 
 /// Time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// Time after which a client gives up on a node.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(8);
 /// Longest pause between two requests of a client.
 const PAUSE_MAX: Duration = Duration::from_millis(150);
 /// Attempts with one receipt.
 const ATTEMPTS: usize = 8;
+
 /// What became of a command.
 enum Outcome {
     Done { index: u64, reply: Box<Reply> },
@@ -57,10 +62,6 @@ impl Client {
         1_000 + record.next
     }
 
-    fn now(&self) -> u64 {
-        self.world.elapsed().as_nanos() as u64
-    }
-
     /// Sends requests until it is dropped.
     pub async fn run(mut self) {
         loop {
@@ -77,22 +78,21 @@ impl Client {
         }
     }
 
-    async fn submit(&self, command: Command) -> Outcome {
-        let Some((node, running)) = self.world.any_member() else {
-            sleep(PAUSE_MAX).await;
-            return Outcome::NoEffect;
-        };
-        self.submit_at(node, &running, command).await
+    /// Runs `work` at any node. `None` without a response, or without a node.
+    async fn at_any_node<F>(&self, work: impl FnOnce(NodeId, Running) -> F) -> Option<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let (node, running) = self.world.any_member()?;
+        timeout(RESPONSE_TIMEOUT, request(&self.world, node, work(node, running))).await.ok()?
     }
 
-    /// The process of the node may end meanwhile: the client then gets no response.
-    async fn submit_at(&self, node: NodeId, running: &Running, command: Command) -> Outcome {
-        let started = self.world.with_node(node, |it| it.starts);
-        let submitted = running.handle.submit(command, Instant::now() + TIMEOUT).await;
-        let is_same = self.world.with_node(node, |it| it.process.is_some() && it.starts == started);
-        let outcome = match submitted {
-            _ if !is_same => Outcome::Unknown,
-            Ok(outcome) => match outcome.accepted {
+    async fn submit(&self, command: Command) -> Outcome {
+        let submitted = self.at_any_node(|_, running| async move {
+            running.handle.submit(command, Instant::now() + TIMEOUT).await
+        });
+        let outcome = match submitted.await {
+            Some(Ok(outcome)) => match outcome.accepted {
                 Ok(accepted) => {
                     Outcome::Done { index: outcome.index, reply: Box::new(accepted.reply) }
                 }
@@ -101,8 +101,8 @@ impl Client {
                     Outcome::NoEffect
                 }
             },
-            Err(SubmitError::Unknown) => Outcome::Unknown,
-            Err(_) => Outcome::NoEffect,
+            None | Some(Err(SubmitError::Unknown)) => Outcome::Unknown,
+            Some(Err(_)) => Outcome::NoEffect,
         };
         if matches!(outcome, Outcome::Done { .. }) {
             self.promises.0.lock().completed += 1;
@@ -111,7 +111,7 @@ impl Client {
     }
 
     async fn write_register(&mut self) {
-        let (register, value, called) = (self.random(REGISTERS), self.next(), self.now());
+        let (register, value, called) = (self.random(REGISTERS), self.next(), now_nanos());
         let event = |returned| {
             let operation = RegisterOperation::Write(value);
             Event { called, returned, operation }
@@ -122,7 +122,7 @@ impl Client {
         match outcome {
             Outcome::Done { index, .. } => {
                 self.promises.0.lock().registers.entry(register).or_default()[at] =
-                    Some(event(Some(self.now())));
+                    Some(event(Some(now_nanos())));
                 self.written.insert(register, (index, called));
             }
             Outcome::Unknown => self.world.trace("unknown:"),
@@ -147,97 +147,87 @@ impl Client {
     /// most, since then; of a read after an index, since the write with that index was called.
     async fn read_register(&self) {
         let register = self.random(REGISTERS);
-        let Some((node, running)) = self.world.any_member() else { return };
-        let started = self.world.with_node(node, |it| it.starts);
-        let called = match self.random(3) {
-            0 => {
-                let called = self.now();
-                let read = running.handle.read_index(Instant::now() + TIMEOUT).await;
-                read.ok().map(|()| called)
-            }
-            1 if !self.world.with_node(node, |it| *it.paused.borrow()) => {
-                let staleness = running.handle.staleness();
-                staleness.map(|by| self.now().saturating_sub(by.as_nanos() as u64))
-            }
-            _ => match self.written.get(&register) {
-                Some((index, called)) => {
-                    let end = Instant::now() + TIMEOUT;
-                    let waited = running.handle.wait_applied(*index, end).await;
-                    waited.ok().map(|()| *called)
-                }
-                None => None,
-            },
-        };
-        let Some(called) = called else { return };
-        let value = match running.reader.get(TENANT, memory_id(register)) {
+        let (level, now) = (self.random(3), now_nanos());
+        let written = self.written.get(&register).copied();
+        let read = self.at_any_node(|node, Running { handle, reader, .. }| async move {
+            let end = Instant::now() + TIMEOUT;
+            let called = match level {
+                0 => handle.read_index(end).await.ok().map(|()| now),
+                1 => handle
+                    .staleness()
+                    .map(|staleness| now_nanos().saturating_sub(staleness.as_nanos() as u64)),
+                _ => match written {
+                    Some((index, called)) => {
+                        handle.wait_applied(index, end).await.ok().map(|()| called)
+                    }
+                    None => None,
+                },
+            };
+            called.map(|called| (node, called, reader.get(TENANT, memory_id(register))))
+        });
+        let Some((node, called, found)) = read.await.flatten() else { return };
+        let value = match found {
             Ok(found) => found.and_then(|found| value_of(&found.memory.label)),
             Err(error) => return self.world.violate(format!("a read fails: {error}")),
         };
-        // A process that has ended sends no response.
-        if self.world.with_node(node, |it| it.process.is_some() && it.starts == started) {
-            let (returned, operation) = (Some(self.now()), RegisterOperation::Read(value));
-            self.record(register, Event { called, returned, operation });
-            self.world.trace(&format!(
-                "client {} reads {value:?} in {register} of {node}, since {} ms",
-                self.number,
-                called / 1_000_000
-            ));
-        }
+        let (returned, operation) = (Some(now_nanos()), RegisterOperation::Read(value));
+        self.record(register, Event { called, returned, operation });
+        let (client, since) = (self.number, called / 1_000_000);
+        self.world.trace(&format!(
+            "client {client} reads {value:?} in {register} of {node}, since {since} ms"
+        ));
+    }
+
+    /// Reads the newest state of the cluster. Returns when this was called, and what `read` found.
+    async fn read_newest<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Reader) -> T + Send + 'static,
+    ) -> Option<(u64, T)> {
+        let called = now_nanos();
+        let read = self.at_any_node(|_, running| async move {
+            running.handle.read_index(Instant::now() + TIMEOUT).await.ok()?;
+            Some(read(&running.reader))
+        });
+        Some((called, read.await.flatten()?))
     }
 
     /// Reads how often the trigger has fired.
     async fn read_counter(&self) {
-        let Some((node, running)) = self.world.any_member() else { return };
-        let (started, called) = (self.world.with_node(node, |it| it.starts), self.now());
-        if running.handle.read_index(Instant::now() + TIMEOUT).await.is_err() {
-            return;
-        }
-        let total = running.reader.firings(TENANT, TRIGGER).total;
-        if self.world.with_node(node, |it| it.process.is_some() && it.starts == started) {
-            let (returned, operation) = (Some(self.now()), CounterOperation::Read(total));
-            self.promises.0.lock().counts.push(Event { called, returned, operation });
-        }
+        let read = self.read_newest(|reader| reader.firings(TENANT, TRIGGER).total);
+        let Some((called, total)) = read.await else { return };
+        let (returned, operation) = (Some(now_nanos()), CounterOperation::Read(total));
+        self.promises.0.lock().counts.push(Event { called, returned, operation });
     }
 
     /// Finds the memories with a word.
     async fn read_set(&self) {
         let group = self.random(GROUPS);
-        let Some((node, running)) = self.world.any_member() else { return };
-        let (started, called) = (self.world.with_node(node, |it| it.starts), self.now());
-        if running.handle.read_index(Instant::now() + TIMEOUT).await.is_err() {
-            return;
-        }
-        let found = match running.reader.list(TENANT, &with_word(group)) {
+        let read = self.read_newest(move |reader| reader.list(TENANT, &with_word(group)));
+        let Some((called, page)) = read.await else { return };
+        let found = match page {
             Ok(page) => page.memories.iter().filter_map(|it| number_of(it.id)).collect(),
             Err(error) => return self.world.violate(format!("a list fails: {error}")),
         };
-        if self.world.with_node(node, |it| it.process.is_some() && it.starts == started) {
-            let (returned, operation) = (Some(self.now()), SetOperation::Read(found));
-            let event = Event { called, returned, operation };
-            self.promises.0.lock().sets.entry(group).or_default().push(event);
-        }
+        let (returned, operation) = (Some(now_nanos()), SetOperation::Read(found));
+        let event = Event { called, returned, operation };
+        self.promises.0.lock().sets.entry(group).or_default().push(event);
     }
 
     async fn create(&self) {
-        let (number, called) = (self.next(), self.now());
+        let (number, called) = (self.next(), now_nanos());
         let memory = new_memory(number, label_of(number));
-        let set = |created, returned| {
-            let deleted = Some(false);
-            let fate = Fate { called, returned, created, deleted, deletion: None };
+        let set = |effect| {
+            let fate = Fate { created: Attempt { called, effect }, deleted: None };
             self.promises.0.lock().memories.insert(number, fate);
         };
         // The run may end before the response arrives.
-        set(None, None);
-        match self.submit(create(memory)).await {
-            Outcome::Done { .. } => set(Some(true), Some(self.now())),
-            Outcome::Unknown => {}
-            Outcome::NoEffect => set(Some(false), None),
-        }
+        set(Effect::Unknown);
+        set(effect_of(&self.submit(create(memory)).await));
         self.world.trace(&format!("client {} creates {number}", self.number));
     }
 
     async fn create_with_receipt(&self) {
-        let (key, called) = (self.next(), self.now());
+        let (key, called) = (self.next(), now_nanos());
         let mut attempts =
             Alternatives { numbers: Vec::new(), called, returned: None, named: None };
         for _ in 0..ATTEMPTS {
@@ -251,7 +241,7 @@ impl Client {
                 let touched = TouchedMemories::from_reply(*reply).map(|it| it.memories);
                 let id = touched.and_then(|memories| Some(memories.first()?.id));
                 attempts.named = id.and_then(number_of);
-                attempts.returned = Some(self.now());
+                attempts.returned = Some(now_nanos());
                 self.promises.0.lock().alternatives.insert(key, attempts);
                 return;
             }
@@ -268,18 +258,26 @@ impl Client {
         };
         let at = self.random(there.len().max(1) as u64) as usize;
         let Some((number, fate)) = there.get(at).copied() else { return };
-        // No other client takes it from here on.
-        let called = self.now();
-        let set = |deleted, deletion| {
-            let fate = Fate { deleted, deletion, ..fate };
+        let called = now_nanos();
+        let set = |effect| {
+            let fate = Fate { deleted: Some(Attempt { called, effect }), ..fate };
             self.promises.0.lock().memories.insert(number, fate);
         };
-        set(None, Some((called, None)));
+        // No other client takes it from here on.
+        set(Effect::Unknown);
         let deletion = DeleteMemory { id: memory_id(number), rejects: None };
-        match self.submit(Command::of_tenant(TENANT, deletion)).await {
-            Outcome::Done { .. } => set(Some(true), Some((called, Some(self.now())))),
-            Outcome::Unknown => {}
-            Outcome::NoEffect => set(Some(false), None),
-        }
+        set(effect_of(&self.submit(Command::of_tenant(TENANT, deletion)).await));
+    }
+}
+
+fn now_nanos() -> u64 {
+    now().as_nanos() as u64
+}
+
+fn effect_of(outcome: &Outcome) -> Effect {
+    match outcome {
+        Outcome::Done { .. } => Effect::Done(now_nanos()),
+        Outcome::Unknown => Effect::Unknown,
+        Outcome::NoEffect => Effect::None,
     }
 }

@@ -14,13 +14,20 @@ use raft::simulation::{
     Channel, Claim, ClockReading, DiskStep, Machine, RpcError, SentSnapshot, Transport, Work,
 };
 use storage::model::id::Timestamp;
-use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use crate::world::{EPOCH_MICROS, EndAt, Running, World};
+use crate::timeline::now;
+use crate::trace::checksum;
+use crate::world::{EndAt, Running, World};
 
+/// Wall clock at the start of a run, in microseconds since 1970.
+pub const EPOCH_MICROS: i64 = 1_790_000_000_000_000;
+/// Boot time of the first node at the start of a run. Each node started at another time.
+const BOOTTIME: Duration = Duration::from_secs(1_000);
 /// Time until a connection that nothing accepts is given up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest time that a message of a client takes.
+const CLIENT_DELAY_MAX: Duration = Duration::from_millis(4);
 
 /// Of one process of a node.
 #[derive(Clone)]
@@ -43,6 +50,19 @@ fn node_at(address: &str) -> NodeId {
     number.expect("an address of this world")
 }
 
+/// Runs `work` in the process of a node, as a request of a client or an operator. `None` if the process ends
+/// before it responds.
+pub async fn request<F>(world: &World, node: NodeId, work: F) -> Option<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let number = world.with_node(node, |node| node.starts);
+    sleep(world.random_time(Duration::ZERO, CLIENT_DELAY_MAX)).await;
+    let response = world.run_in(node, number, work).await?;
+    sleep(world.random_time(Duration::ZERO, CLIENT_DELAY_MAX)).await;
+    Some(response)
+}
+
 impl Host {
     fn is_alive(&self) -> bool {
         self.world.with_node(self.node, |node| {
@@ -50,36 +70,31 @@ impl Host {
         })
     }
 
-    /// Waits while the process is paused. Never completes after its end.
-    async fn turn(&self) {
-        let mut paused = self.world.with_node(self.node, |node| node.paused.subscribe());
-        // The sender exists as long as the world.
-        drop(paused.wait_for(|is_paused| !is_paused).await);
-        if !self.is_alive() {
-            std::future::pending::<()>().await;
-        }
-    }
-
     async fn step(&self, step: DiskStep) -> storage::Result<()> {
-        self.turn().await;
+        self.go_on().await;
         let end = self.world.with_node(self.node, |node| {
-            let at = node.disk.end_at.as_mut().filter(|at| at.step == step)?;
+            let at = node.end_at.as_mut().filter(|at| at.step == step)?;
             at.count = at.count.saturating_sub(1);
             (at.count == 0).then_some(*at)
         });
         if let Some(EndAt { end, down, .. }) = end {
             self.world.end(self.node, end, Some(down));
-            std::future::pending::<()>().await;
+            self.go_on().await;
         }
-        let (mut hangs, max, is_full) = self.world.with_node(self.node, |node| {
-            (node.disk.hangs.subscribe(), node.disk.step_max, node.disk.is_full)
+        let (mut changed, max, is_full) = self.world.with(|state| {
+            let active = &state.active;
+            let (max, is_full) = (active.step_max(self.node), active.is_full(self.node));
+            (active.changed.subscribe(), max, is_full)
         });
         let time = self.world.random_time(Duration::ZERO, max);
         if time > Duration::from_millis(1) {
             sleep(time).await;
         }
-        drop(hangs.wait_for(|hangs| !hangs).await);
-        self.turn().await;
+        while self.world.with(|state| state.active.hangs(self.node)) {
+            // The sender exists as long as the world.
+            drop(changed.changed().await);
+        }
+        self.go_on().await;
         match is_full && step != DiskStep::LogMark {
             true => {
                 self.world.with_node(self.node, |node| {
@@ -91,20 +106,26 @@ impl Host {
         }
     }
 
+    /// Never completes after the end of the process.
+    async fn go_on(&self) {
+        if !self.is_alive() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Whether a message to a node is lost.
     fn is_lost(&self, from: NodeId, to: NodeId) -> bool {
         self.world.with(|state| {
-            let percent = state.network.lost_percent;
+            let (percent, _) = state.active.noise();
             let is_random = percent > 0 && state.random.u8(0..100) < percent;
-            is_random || state.network.cut.contains(&(from, to))
+            is_random || state.active.is_cut(from, to)
         })
     }
 
-    /// Waits as long as a message takes.
+    /// Waits as long as a message takes. On the way, it is outside of all processes.
     async fn travel(&self) {
-        let (min, max) =
-            self.world.with(|state| (state.network.delay_min, state.network.delay_max));
-        sleep(self.world.random_time(min, max)).await;
+        let max = self.world.with(|state| state.active.delay_max());
+        sleep(self.world.random_time(Duration::ZERO, max)).await;
     }
 
     /// The process that listens at a node; `None` if the connection is refused.
@@ -115,23 +136,6 @@ impl Host {
         })
     }
 
-    /// Runs a call in the process of another node. Its end loses the response.
-    async fn run_there<F>(&self, to: NodeId, number: u32, call: F) -> Option<F::Output>
-    where
-        F: Future<Output: Send> + Send + 'static,
-    {
-        let (sender, response) = oneshot::channel();
-        let there = Self { world: Arc::clone(&self.world), node: to, number };
-        let task = tokio::spawn(async move {
-            there.turn().await;
-            let response = call.await;
-            there.turn().await;
-            drop(sender.send(response));
-        });
-        self.world.keep_task(to, number, task.abort_handle());
-        response.await.ok()
-    }
-
     async fn call(
         self,
         channel: Channel,
@@ -139,8 +143,7 @@ impl Host {
         message: Bytes,
         claim: Claim,
     ) -> Result<Bytes, RpcError> {
-        self.turn().await;
-        let summary = (message.len(), sum(&message));
+        let summary = (message.len(), checksum(&message));
         if self.is_lost(self.node, to) {
             // Either there is no connection, or it takes bytes that go nowhere.
             if self.world.with(|state| state.random.bool()) {
@@ -161,7 +164,7 @@ impl Host {
         self.world.trace(&format!("{from}>{to} {} {length} {sum_sent:08x}", channel_name(channel)));
         let is_doubled = channel == Channel::Raft
             && self.world.with(|state| {
-                let percent = state.network.doubled_percent;
+                let (_, percent) = state.active.noise();
                 percent > 0 && state.random.u8(0..100) < percent
             });
         if is_doubled {
@@ -170,12 +173,29 @@ impl Host {
             tokio::spawn(async move {
                 again.travel().await;
                 let call = async move { endpoint.call(message).await.is_ok() };
-                again.run_there(to, number, call).await
+                again.world.run_in(to, number, call).await
             });
         }
         let endpoint = running.endpoint;
         let call = async move { endpoint.call(message).await };
-        let response = self.run_there(to, number, call).await;
+        let response = self.world.run_in(to, number, call).await;
+        self.respond(to, response).await
+    }
+
+    async fn carry_snapshot(self, to: NodeId, bytes: Bytes) -> Result<Bytes, RpcError> {
+        sleep(self.world.with(|state| state.active.snapshot_time())).await;
+        if self.is_lost(self.node, to) {
+            sleep(CONNECT_TIMEOUT).await;
+            return Err(RpcError::NotSent("timeout of the connection".into()));
+        }
+        self.travel().await;
+        let Some((running, number)) = self.listener(to) else {
+            return Err(RpcError::NotSent("connection refused".into()));
+        };
+        self.world.trace(&format!("{}>{to} snapshot", self.node));
+        let endpoint = running.endpoint;
+        let receiving = async move { endpoint.receive_snapshot(bytes).await };
+        let response = self.world.run_in(to, number, receiving).await;
         self.respond(to, response).await
     }
 
@@ -194,7 +214,6 @@ impl Host {
             return Err(lost());
         }
         self.travel().await;
-        self.turn().await;
         response.unwrap_or_else(|| Err(lost()))
     }
 }
@@ -207,11 +226,6 @@ fn channel_name(channel: Channel) -> &'static str {
     }
 }
 
-/// FNV-1a.
-fn sum(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
-}
-
 fn no_space() -> storage::Error {
     storage::Error::File {
         action: "write",
@@ -222,14 +236,11 @@ fn no_space() -> storage::Error {
 
 impl Machine for Host {
     fn clocks(&self) -> ClockReading {
-        let boottime = self.world.boottime(self.node);
-        self.world.with_node(self.node, |node| {
-            let elapsed = self.world.elapsed().as_micros() as i64;
-            ClockReading {
-                wall_clock: Timestamp(EPOCH_MICROS + elapsed + node.clock.error_micros),
-                boottime,
-                monotonic: boottime - node.clock.suspended,
-            }
+        let (now, boottime) = (now(), BOOTTIME * self.node as u32 + now());
+        self.world.with_node(self.node, |node| ClockReading {
+            wall_clock: Timestamp(EPOCH_MICROS + now.as_micros() as i64 + node.wall_clock_error),
+            boottime,
+            monotonic: boottime - node.suspended,
         })
     }
 
@@ -238,17 +249,12 @@ impl Machine for Host {
         _name: &str,
         task: BoxFuture<'static, ()>,
     ) -> io::Result<Option<JoinHandle<()>>> {
-        self.world.keep_task(self.node, self.number, tokio::spawn(task).abort_handle());
+        drop(tokio::spawn(task));
         Ok(None)
     }
 
     fn run_blocking(&self, work: Work) -> BoxFuture<'static, ()> {
-        let host = self.clone();
-        async move {
-            host.turn().await;
-            work();
-        }
-        .boxed()
+        async move { work() }.boxed()
     }
 
     fn before(&self, step: DiskStep) -> BoxFuture<'static, storage::Result<()>> {
@@ -266,7 +272,7 @@ impl Transport for Host {
         claim: Claim,
     ) -> BoxFuture<'static, Result<Bytes, RpcError>> {
         let (host, to) = (self.clone(), node_at(address));
-        async move { host.call(channel, to, message.into(), claim).await }.boxed()
+        self.world.run_outside(host.call(channel, to, message.into(), claim)).boxed()
     }
 
     fn send_snapshot(
@@ -276,32 +282,17 @@ impl Transport for Host {
     ) -> BoxFuture<'static, Result<Bytes, RpcError>> {
         let (host, to) = (self.clone(), node_at(address));
         async move {
-            host.turn().await;
             let mut bytes = Vec::new();
             snapshot.write(&mut bytes).map_err(|error| RpcError::NotSent(error.to_string()))?;
-            let time = host.world.with(|state| state.network.snapshot);
-            sleep(time).await;
-            if host.is_lost(host.node, to) {
-                sleep(CONNECT_TIMEOUT).await;
-                return Err(RpcError::NotSent("timeout of the connection".into()));
-            }
-            host.travel().await;
-            let Some((running, number)) = host.listener(to) else {
-                return Err(RpcError::NotSent("connection refused".into()));
-            };
-            host.world.trace(&format!("{}>{to} snapshot", host.node));
-            let endpoint = running.endpoint;
-            let receiving = async move { endpoint.receive_snapshot(bytes.into()).await };
-            let response = host.run_there(to, number, receiving).await;
-            host.respond(to, response).await
+            let world = Arc::clone(&host.world);
+            world.run_outside(host.carry_snapshot(to, bytes.into())).await
         }
         .boxed()
     }
 
     fn connect(&self, address: &str) -> BoxFuture<'static, io::Result<()>> {
         let (host, to) = (self.clone(), node_at(address));
-        async move {
-            host.turn().await;
+        let connecting = async move {
             if host.is_lost(host.node, to) || host.is_lost(to, host.node) {
                 return std::future::pending().await;
             }
@@ -310,7 +301,7 @@ impl Transport for Host {
                 Some(_) => Ok(()),
                 None => Err(ErrorKind::ConnectionRefused.into()),
             }
-        }
-        .boxed()
+        };
+        self.world.run_outside(connecting).boxed()
     }
 }

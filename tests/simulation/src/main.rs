@@ -4,9 +4,11 @@
 //! calls, and time moves on when all tasks wait.
 
 #![allow(clippy::print_stdout)]
+#![recursion_limit = "256"]
 
 mod clients;
 mod commands;
+mod faults;
 mod host;
 mod node;
 mod plan;
@@ -15,6 +17,7 @@ mod promises;
 mod recovery;
 mod run;
 mod shrink;
+mod timeline;
 mod trace;
 mod world;
 
@@ -76,15 +79,8 @@ fn main() -> ExitCode {
         tracing_subscriber::fmt().with_target(false).without_time().init();
     }
     let folder = tempfile::tempdir().expect("there is a place for temporary files");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime of one thread");
     let run = run::run(options.seed, options.without, options.trace.as_deref(), folder.path());
-    let summary = runtime.block_on(run).expect("the trace can be written");
-    // Its tasks wait for what never comes.
-    runtime.shutdown_background();
+    let summary = run.expect("the trace can be written");
     let (lines, hash) = summary.trace;
     println!(
         "seed {}: {} requests, {} undecided histories, trace {lines} {hash}",

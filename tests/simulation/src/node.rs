@@ -12,15 +12,15 @@ use storage::{Command, Environment, Log, Options, Reader, TickSteps, View};
 use tokio::time::{Instant, sleep};
 
 use crate::commands;
-use crate::host::{Host, address};
+use crate::host::{EPOCH_MICROS, Host, address};
 use crate::process::End;
-use crate::world::{EPOCH_MICROS, Node, Process, Running, World};
+use crate::timeline::{Timeline, now};
+use crate::world::{Node, Process, Running, World};
 
 /// The timers of `deploy/hearth.toml`.
 const HEARTBEAT: Duration = Duration::from_millis(400);
 const ELECTION_MIN: Duration = Duration::from_millis(1_200);
-/// Longest time without a leader after which a node becomes a candidate.
-pub const ELECTION_MAX: Duration = Duration::from_millis(1_800);
+const ELECTION_MAX: Duration = Duration::from_millis(1_800);
 /// Shorter than in production, so that each run compacts its logs. By age alone: the size of a log depends on
 /// the heights of a skip list, which RocksDB draws from the address of a thread.
 const COMPACTION: LogCompaction = LogCompaction {
@@ -46,20 +46,15 @@ const RESTART_PAUSE: Duration = Duration::from_secs(2);
 
 /// Starts a process of a node that does not run.
 pub fn start(world: &Arc<World>, node: NodeId) {
+    let timeline = Timeline::new(now());
     let number = world.with_node(node, |it| {
         it.starts += 1;
-        it.process = Some(Process {
-            number: it.starts,
-            raft: None,
-            has_failed_step: false,
-            tasks: Vec::new(),
-        });
-        it.starts
+        let (number, timeline) = (it.starts, Arc::clone(&timeline));
+        it.process = Some(Process { number, timeline, raft: None, has_failed_step: false });
+        number
     });
     world.trace(&format!("node {node} starts ({number})"));
-    let host = Host { world: Arc::clone(world), node, number };
-    let task = tokio::spawn(run(host));
-    world.keep_task(node, number, task.abort_handle());
+    timeline.spawn(run(Host { world: Arc::clone(world), node, number }));
 }
 
 /// The incarnation of the data folder on a node's disk.
@@ -118,7 +113,7 @@ pub async fn supervise(world: Arc<World>) {
     loop {
         sleep(SUPERVISE_INTERVAL).await;
         let due = world.with(|state| {
-            let is_due = |at: &Option<Instant>| at.is_some_and(|at| at <= Instant::now());
+            let is_due = |at: &Option<Duration>| at.is_some_and(|at| at <= now());
             let nodes = state.nodes.iter();
             let due = nodes.filter(|(_, node)| node.process.is_none() && is_due(&node.starts_at));
             due.map(|(id, _)| *id).collect::<Vec<_>>()
@@ -261,9 +256,9 @@ async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
 
 /// Checks that cluster time is not ahead of real time, while most wall clocks are good.
 fn check_clock(world: &World, node: NodeId, voters: usize, clock: Timestamp) {
-    let real = EPOCH_MICROS + world.elapsed().as_micros() as i64;
+    let real = EPOCH_MICROS + now().as_micros() as i64;
     let has_good_clocks = world.with(|state| {
-        let is_wrong = |it: &&Node| it.clock.error_micros.unsigned_abs() > CLOCK_AHEAD_MAX / 2;
+        let is_wrong = |it: &&Node| it.wall_clock_error.unsigned_abs() > CLOCK_AHEAD_MAX / 2;
         let wrong = state.nodes.values().filter(is_wrong).count();
         state.has_good_clocks &= 2 * wrong < voters;
         state.has_good_clocks

@@ -5,66 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use raft::NodeId;
 use raft::simulation::DiskStep;
-use raft::{NodeId, Operation};
-use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::host::address;
-use crate::node::start;
+use crate::faults::{Fault, happen};
 use crate::process::End;
+use crate::timeline::sleep_until;
 use crate::world::{EndAt, World};
 
 /// Time of a run in which faults begin.
 const FAULTS_TIME: Duration = Duration::from_secs(40);
 /// Time of a fault that lasts until the end of the clients.
 const LASTING_TIME: Duration = Duration::from_secs(60);
-/// Time limit of an operation of an operator.
-const OPERATE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A fault, or what an operator does.
-#[derive(Debug, Clone)]
-pub enum Fault {
-    /// A process ends, and the next one starts after some time.
-    End { node: NodeId, end: End, down: Duration },
-    /// It ends before a step of the disk.
-    EndAt { node: NodeId, at: EndAt },
-    /// All processes end at once.
-    EndAll { end: End, down: Duration },
-    /// Messages from some nodes to others are lost.
-    Cut { paths: Vec<(NodeId, NodeId)>, time: Duration },
-    /// Messages take up to so long.
-    SlowNetwork { delay: Duration, time: Duration },
-    /// Some messages are lost or arrive twice.
-    Noise { lost_percent: u8, doubled_percent: u8, time: Duration },
-    /// A process does nothing, or its machine is suspended.
-    Pause { node: NodeId, is_suspended: bool, time: Duration },
-    /// Steps of disks take up to so long.
-    SlowDisks { nodes: Vec<NodeId>, step: Duration, time: Duration },
-    /// A disk does nothing.
-    HangingDisk { node: NodeId, time: Duration },
-    /// A disk has no space.
-    FullDisk { node: NodeId, time: Duration },
-    /// A wall clock steps.
-    ClockStep { node: NodeId, micros: i64 },
-    /// A snapshot takes so long.
-    SlowSnapshots { snapshot: Duration, time: Duration },
-    /// Leadership is transferred to a node.
-    Transfer { node: NodeId },
-    /// All states are compared.
-    Verify,
-    /// An empty node becomes a member.
-    Add { node: NodeId },
-    /// A member is removed for good.
-    Remove { node: NodeId },
-    /// A node starts again with an empty disk.
-    LostDisk { node: NodeId, down: Duration },
-    /// A node that has begun a cluster of its own is to become a member.
-    AddBegun { node: NodeId },
-    /// The process of the leader ends.
-    EndLeader { end: End, down: Duration },
-    /// The disk of the leader does nothing.
-    HangingLeader { time: Duration },
-}
 
 /// The faults of a run.
 #[derive(Debug, Clone)]
@@ -242,157 +194,10 @@ fn paths(random: &mut Rng, nodes: &[NodeId]) -> Vec<(NodeId, NodeId)> {
 /// Lets the faults happen.
 pub async fn run(world: Arc<World>, plan: Plan, skipped: Vec<usize>) {
     for (number, (at, fault)) in plan.faults.into_iter().enumerate() {
-        sleep_until(world.started + at).await;
+        sleep_until(at).await;
         if !skipped.contains(&number) {
             world.trace(&format!("fault {number}: {fault:?}"));
-            tokio::spawn(happen(Arc::clone(&world), fault));
+            tokio::spawn(happen(Arc::clone(&world), number, fault));
         }
     }
-}
-
-async fn happen(world: Arc<World>, fault: Fault) {
-    match fault {
-        Fault::End { node, end, down } => world.end(node, end, Some(down)),
-        Fault::EndAt { node, at } => world.with_node(node, |node| node.disk.end_at = Some(at)),
-        Fault::EndAll { end, down } => {
-            let nodes: Vec<NodeId> = world.with(|state| state.nodes.keys().copied().collect());
-            nodes.into_iter().for_each(|node| world.end(node, end, Some(down)));
-        }
-        Fault::Cut { paths, time } => {
-            world.with(|state| state.network.cut.extend(paths.iter().copied()));
-            sleep(time).await;
-            world.with(|state| state.network.cut.retain(|path| !paths.contains(path)));
-        }
-        Fault::SlowNetwork { delay, time } => {
-            world.with(|state| state.network.delay_max = delay);
-            sleep(time).await;
-            world.with(|state| state.network.delay_max = USUAL_DELAY);
-        }
-        Fault::Noise { lost_percent, doubled_percent, time } => {
-            let set = |lost, doubled| {
-                world.with(|state| {
-                    (state.network.lost_percent, state.network.doubled_percent) = (lost, doubled);
-                });
-            };
-            set(lost_percent, doubled_percent);
-            sleep(time).await;
-            set(0, 0);
-        }
-        Fault::Pause { node, is_suspended, time } => {
-            let paused_at = Instant::now();
-            world.with_node(node, |node| node.paused.send_replace(true));
-            sleep(time).await;
-            world.with_node(node, |node| {
-                if is_suspended {
-                    node.clock.suspended += paused_at.elapsed();
-                }
-                node.paused.send_replace(false);
-            });
-        }
-        Fault::SlowDisks { nodes, step, time } => {
-            let set = |step| {
-                nodes.iter().for_each(|node| world.with_node(*node, |it| it.disk.step_max = step));
-            };
-            set(step);
-            sleep(time).await;
-            set(USUAL_STEP);
-        }
-        Fault::HangingDisk { node, time } => {
-            world.with_node(node, |node| node.disk.hangs.send_replace(true));
-            sleep(time).await;
-            world.with_node(node, |node| node.disk.hangs.send_replace(false));
-        }
-        Fault::FullDisk { node, time } => {
-            world.with_node(node, |node| node.disk.is_full = true);
-            sleep(time).await;
-            world.with_node(node, |node| node.disk.is_full = false);
-        }
-        Fault::ClockStep { node, micros } => {
-            world.with_node(node, |node| node.clock.error_micros = micros);
-        }
-        Fault::SlowSnapshots { snapshot, time } => {
-            world.with(|state| state.network.snapshot = snapshot);
-            sleep(time).await;
-            world.with(|state| state.network.snapshot = Duration::ZERO);
-        }
-        Fault::Transfer { node } => operate(&world, Operation::Transfer(node)).await,
-        Fault::Verify => operate(&world, Operation::Verify).await,
-        Fault::Add { node } => {
-            if world.with(|state| !state.nodes.contains_key(&node)) {
-                world.add_node(node);
-                start(&world, node);
-                sleep(Duration::from_millis(100)).await;
-                operate(&world, Operation::Add { node, address: address(node) }).await;
-            }
-        }
-        Fault::Remove { node } => operate(&world, Operation::Remove(node)).await,
-        Fault::LostDisk { node, down } => world.lose_disk(node, down),
-        Fault::EndLeader { end, down } => {
-            if let Some(node) = leader(&world) {
-                world.end(node, end, Some(down));
-            }
-        }
-        Fault::HangingLeader { time } => {
-            let Some(node) = leader(&world) else { return };
-            world.with_node(node, |node| node.disk.hangs.send_replace(true));
-            sleep(time).await;
-            world.with_node(node, |node| node.disk.hangs.send_replace(false));
-        }
-        Fault::AddBegun { node } => {
-            if world.with(|state| !state.nodes.contains_key(&node)) {
-                world.add_node(node);
-                start(&world, node);
-                sleep(Duration::from_millis(100)).await;
-                begin(&world, node).await;
-                operate(&world, Operation::Add { node, address: address(node) }).await;
-            }
-        }
-    }
-}
-
-fn leader(world: &World) -> Option<NodeId> {
-    let members = world.members();
-    members.into_iter().find(|(_, running)| running.handle.is_leader()).map(|(node, _)| node)
-}
-
-/// Bootstraps a node alone, and does not complete it.
-async fn begin(world: &World, node: NodeId) {
-    let running = world.all_running();
-    let Some((_, running)) = running.iter().find(|(running, _)| *running == node) else { return };
-    let members = [(node, address(node))].into();
-    let begun = raft::bootstrap(&running.handle, &members, Instant::now() + OPERATE_TIMEOUT).await;
-    world.trace(&format!("node {node} has begun a cluster: {begun:?}"));
-}
-
-/// Longest delay of a message without a fault.
-pub const USUAL_DELAY: Duration = Duration::from_millis(5);
-/// Longest step of a disk without a fault.
-pub const USUAL_STEP: Duration = Duration::from_millis(4);
-
-async fn operate(world: &World, operation: Operation) {
-    let Some((_, running)) = world.any_member() else { return };
-    let result = running.handle.operate(operation.clone(), Instant::now() + OPERATE_TIMEOUT).await;
-    world.trace(&format!("{operation:?}: {result:?}"));
-}
-
-/// Ends all faults, and starts all nodes.
-pub fn heal(world: &World) {
-    world.with(|state| {
-        state.trace.add("all faults end");
-        state.network.cut.clear();
-        state.network.delay_max = USUAL_DELAY;
-        (state.network.lost_percent, state.network.doubled_percent) = (0, 0);
-        state.network.snapshot = Duration::ZERO;
-        for node in state.nodes.values_mut() {
-            node.disk.step_max = USUAL_STEP;
-            node.disk.is_full = false;
-            node.disk.end_at = None;
-            node.disk.hangs.send_replace(false);
-            node.paused.send_replace(false);
-            node.clock.error_micros = 0;
-            if node.process.is_none() && node.starts_at.is_none() {
-                node.starts_at = Some(Instant::now());
-            }
-        }
-    });
 }

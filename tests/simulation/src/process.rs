@@ -18,6 +18,8 @@ use std::time::SystemTime;
 
 use fastrand::Rng;
 
+use crate::trace::checksum;
+
 /// Random bytes of the process. Locked without its own randomness: this is where that comes from.
 static RANDOM: Mutex<Option<Rng>> = Mutex::new(None);
 
@@ -123,11 +125,8 @@ pub fn copy_remains(from: &Path, to: &Path, end: End, seed: u64) -> io::Result<(
         let mut kept = durable(&found);
         if end == End::Power {
             // Of its own for each file: which other files there are makes no difference.
-            let name = name
-                .as_encoded_bytes()
-                .iter()
-                .fold(seed, |sum, byte| sum.wrapping_mul(0x0100_0000_01b3) ^ u64::from(*byte));
-            lose(&mut bytes, kept as usize, &mut Rng::with_seed(name));
+            let seed = seed ^ u64::from(checksum(name.as_encoded_bytes()));
+            lose(&mut bytes, kept as usize, &mut Rng::with_seed(seed));
             // What is left is on the disk.
             kept = bytes.len() as u64;
         }

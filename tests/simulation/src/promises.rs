@@ -9,6 +9,7 @@ use simulation::history::{
 };
 
 use crate::commands::{GROUPS, TENANT, TRIGGER, memory_id, number_of, value_of, with_word};
+use crate::timeline::now;
 use crate::world::{Running, World};
 
 /// Sets of operations that a check of a register examines.
@@ -37,18 +38,31 @@ pub struct Record {
     pub completed: u64,
 }
 
-/// Whether a memory was created, and deleted after that; `None` if that is unknown.
+/// A request, and what became of it.
+#[derive(Clone, Copy)]
+pub struct Attempt {
+    /// When it was called.
+    pub called: u64,
+    /// Its effect.
+    pub effect: Effect,
+}
+
+/// The effect of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// It was acknowledged at this time.
+    Done(u64),
+    /// It may have one, also later.
+    Unknown,
+    /// It has none.
+    None,
+}
+
+/// The creation of a memory, and its deletion after that.
 #[derive(Clone, Copy)]
 pub struct Fate {
-    /// When the creation was called and returned.
-    pub called: u64,
-    pub returned: Option<u64>,
-    /// Whether it was created.
-    pub created: Option<bool>,
-    /// Whether it was deleted.
-    pub deleted: Option<bool>,
-    /// When its deletion was called and returned.
-    pub deletion: Option<(u64, Option<u64>)>,
+    pub created: Attempt,
+    pub deleted: Option<Attempt>,
 }
 
 /// Attempts to create one memory with one receipt.
@@ -63,12 +77,21 @@ pub struct Alternatives {
     pub named: Option<u64>,
 }
 
+impl Attempt {
+    fn returned(self) -> Option<u64> {
+        match self.effect {
+            Effect::Done(at) => Some(at),
+            Effect::Unknown | Effect::None => None,
+        }
+    }
+}
+
 impl Fate {
-    /// Whether it must be there, or must not.
+    /// Whether the memory must be there, or must not.
     pub fn is_there(self) -> Option<bool> {
-        match (self.created, self.deleted) {
-            (Some(false), _) | (_, Some(true)) => Some(false),
-            (Some(true), Some(false)) => Some(true),
+        match (self.created.effect, self.deleted.map(|it| it.effect)) {
+            (Effect::None, _) | (_, Some(Effect::Done(_))) => Some(false),
+            (Effect::Done(_), None | Some(Effect::None)) => Some(true),
             _ => None,
         }
     }
@@ -100,9 +123,10 @@ impl Promises {
             if expected.is_some_and(|expected| expected != found) {
                 world.violate(format!("memory {number} should be there: {expected:?}"));
             }
-            if found || fate.created == Some(true) {
+            let Fate { created: creation, .. } = fate;
+            if found || creation.returned().is_some() {
                 created += 1;
-                add(*number, fate.called, fate.returned);
+                add(*number, creation.called, creation.returned());
             }
         }
         for Alternatives { numbers, called, returned, named } in record.alternatives.values() {
@@ -119,13 +143,10 @@ impl Promises {
             }
         }
         for (number, fate) in &record.memories {
-            if let Some((called, returned)) = fate.deletion {
-                let operation = SetOperation::Remove(*number);
-                sets.entry(number % GROUPS).or_default().push(Event {
-                    called,
-                    returned,
-                    operation,
-                });
+            if let Some(deletion) = fate.deleted.filter(|it| it.effect != Effect::None) {
+                let (called, returned) = (deletion.called, deletion.returned());
+                let event = Event { called, returned, operation: SetOperation::Remove(*number) };
+                sets.entry(number % GROUPS).or_default().push(event);
             }
         }
         // That of the last command, which is no client's.
@@ -134,9 +155,9 @@ impl Promises {
         if fired != created {
             world.violate(format!("the trigger has fired {fired} times for {created} memories"));
         }
-        let (called, now) = (world.elapsed().as_nanos() as u64, u64::MAX - 1);
+        let (called, never) = (now().as_nanos() as u64, u64::MAX - 1);
         let operation = CounterOperation::Read(fired);
-        counts.push(Event { called, returned: Some(now), operation });
+        counts.push(Event { called, returned: Some(never), operation });
         let (last, add) = (is_there(900), CounterOperation::Add(1));
         counts.extend(last.then_some(Event { called: 0, returned: None, operation: add }));
         report(world, "the counter", check(&Counter, &counts, BUDGET));
@@ -146,7 +167,7 @@ impl Promises {
             let found = page.ok().map(|it| it.memories).unwrap_or_default();
             let found = found.iter().filter_map(|it| number_of(it.id)).collect();
             let operation = SetOperation::Read(found);
-            history.push(Event { called, returned: Some(now), operation });
+            history.push(Event { called, returned: Some(never), operation });
             report(world, &format!("set {group}"), check(&Set, history, BUDGET));
         }
         for (register, history) in &record.registers {
@@ -154,7 +175,7 @@ impl Promises {
             let found = running.reader.get(TENANT, memory_id(*register)).ok().flatten();
             let value = found.and_then(|found| value_of(&found.memory.label));
             let operation = RegisterOperation::Read(value);
-            history.push(Event { called, returned: Some(now), operation });
+            history.push(Event { called, returned: Some(never), operation });
             report(world, &format!("register {register}"), check(&Register, &history, BUDGET));
         }
     }

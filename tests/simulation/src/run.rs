@@ -5,14 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use storage::Command;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clients::Client;
 use crate::commands::{last_command, preparations};
+use crate::faults::heal;
+use crate::host::request;
 use crate::node::{compare, start, supervise};
-use crate::plan::{self, Plan, heal};
+use crate::plan::{self, Plan};
 use crate::promises::Promises;
 use crate::recovery::recover;
+use crate::timeline::WINDOW;
 use crate::trace::Trace;
 use crate::world::{Running, World};
 
@@ -39,7 +43,7 @@ pub struct Summary {
 }
 
 /// Runs a plan without some of its faults. The files of the nodes are below `folder`.
-pub async fn run(
+pub fn run(
     seed: u64,
     skipped: Vec<usize>,
     trace: Option<&Path>,
@@ -47,21 +51,43 @@ pub async fn run(
 ) -> std::io::Result<Summary> {
     let plan = Plan::new(seed);
     let world = World::new(seed ^ NETWORK_SEED, &plan.nodes, Trace::new(trace)?, folder);
+    let (sender, mut ended) = oneshot::channel();
+    let running = Arc::clone(&world);
+    world.outside.spawn(async move {
+        let _ = sender.send(run_plan(&running, plan, skipped).await);
+    });
+    let mut time = Duration::ZERO;
+    let completed = loop {
+        world.run(time);
+        time += WINDOW;
+        if let Ok(completed) = ended.try_recv() {
+            break completed;
+        }
+    };
+    Ok(world.with(|state| Summary {
+        violations: state.violations.clone(),
+        undecided: state.undecided,
+        trace: state.trace.end(),
+        completed,
+    }))
+}
+
+/// Runs a plan, and checks what was promised. Returns how many requests completed.
+async fn run_plan(world: &Arc<World>, plan: Plan, skipped: Vec<usize>) -> u64 {
     let promises = Arc::new(Promises::default());
-    world.trace(&format!("seed {seed}: nodes {:?}, {} clients", plan.nodes, plan.clients));
-    heal(&world);
+    world.trace(&format!("nodes {:?}, {} clients", plan.nodes, plan.clients));
     for node in &plan.nodes {
         world.add_node(*node);
-        start(&world, *node);
+        start(world, *node);
     }
-    let supervising = tokio::spawn(supervise(Arc::clone(&world)));
-    let faults = tokio::spawn(plan::run(Arc::clone(&world), plan.clone(), skipped));
-    let clients = plan.clients;
+    tokio::spawn(supervise(Arc::clone(world)));
+    let faults = tokio::spawn(plan::run(Arc::clone(world), plan.clone(), skipped));
     let using = {
-        let (world, promises) = (Arc::clone(&world), Arc::clone(&promises));
+        let (world, promises) = (Arc::clone(world), Arc::clone(&promises));
         tokio::spawn(async move {
             prepare(&world).await;
-            let clients = (0..clients).map(|number| Client::new(&world, &promises, number).run());
+            let clients =
+                (0..plan.clients).map(|number| Client::new(&world, &promises, number).run());
             futures::future::join_all(clients).await;
         })
     };
@@ -72,35 +98,39 @@ pub async fn run(
         world.violate("a majority does not go on".into());
     }
     faults.abort();
-    heal(&world);
+    heal(world);
     sleep(Duration::from_secs(5)).await;
     using.abort();
     match plan.is_recovered {
-        true => match timeout(RECOVERY_TIME, recover(&world)).await {
-            Ok(Some((running, true))) => promises.check(&world, &running),
+        true => match timeout(RECOVERY_TIME, recover(world)).await {
+            Ok(Some((running, true))) => promises.check(world, &running),
             Ok(_) => {}
             Err(_) => world.violate("the recovered node does not work".into()),
         },
-        false => match timeout(RECOVERY_TIME, work_again(&world)).await {
-            Ok(all) => all.iter().for_each(|running| promises.check(&world, running)),
+        false => match timeout(RECOVERY_TIME, work_again(world)).await {
+            Ok(all) => all.iter().for_each(|running| promises.check(world, running)),
             Err(_) => world.violate("the cluster does not work again".into()),
         },
     }
-    supervising.abort();
-    Ok(world.with(|state| Summary {
-        violations: state.violations.clone(),
-        undecided: state.undecided,
-        trace: state.trace.end(),
-        completed: promises.completed(),
-    }))
+    promises.completed()
 }
 
 /// Waits until some node has done a command. Returns its index.
 async fn submit(world: &World, command: Command) -> u64 {
     loop {
-        for (_, running) in world.members() {
-            let deadline = Instant::now() + TIMEOUT;
-            match running.handle.submit(command.clone(), deadline).await {
+        // A removed node finds no leader until its time limit.
+        let mut members = world.members();
+        members.sort_by_key(|(_, running)| !running.handle.is_leader());
+        for (node, running) in members {
+            let command = command.clone();
+            let submitting =
+                async move { running.handle.submit(command, Instant::now() + TIMEOUT).await };
+            // The process may be paused.
+            let Ok(Some(submitted)) = timeout(2 * TIMEOUT, request(world, node, submitting)).await
+            else {
+                continue;
+            };
+            match submitted {
                 Ok(outcome) if outcome.accepted.is_ok() => return outcome.index,
                 // It was done before: its response was lost.
                 Ok(outcome) => {
@@ -132,7 +162,10 @@ async fn work_again(world: &World) -> Vec<Running> {
         sleep(Duration::from_millis(500)).await;
         let running = world.members();
         let leading = running.iter().find(|(_, running)| running.handle.is_leader());
-        let status = leading.and_then(|(_, running)| running.handle.cluster_status());
+        let Some((node, handle)) = leading.map(|(node, it)| (*node, it.handle.clone())) else {
+            continue;
+        };
+        let status = request(world, node, async move { handle.cluster_status() }).await.flatten();
         let Some(status) = status.filter(|status| !status.changing) else { continue };
         // A node that lost its disk takes no part, until an operator replaces it.
         let has_disk = |node: &u64| world.with_node(*node, |it| it.disks == 1);

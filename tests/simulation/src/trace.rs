@@ -5,11 +5,11 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
-use tokio::time::Instant;
+
+use crate::timeline::now;
 
 /// The trace.
 pub struct Trace {
-    started: Instant,
     file: Option<BufWriter<File>>,
     hash: Sha256,
     lines: u64,
@@ -19,12 +19,12 @@ impl Trace {
     /// An empty trace, which goes to a file too.
     pub fn new(file: Option<&Path>) -> std::io::Result<Self> {
         let file = file.map(File::create).transpose()?.map(BufWriter::new);
-        Ok(Self { started: Instant::now(), file, hash: Sha256::new(), lines: 0 })
+        Ok(Self { file, hash: Sha256::new(), lines: 0 })
     }
 
     /// Adds a line with the present time.
     pub fn add(&mut self, text: &str) {
-        let line = format!("{:>10} {text}\n", self.started.elapsed().as_millis());
+        let line = format!("{:>10} {text}\n", now().as_millis());
         self.hash.update(&line);
         self.lines += 1;
         if let Some(file) = &mut self.file {
@@ -40,4 +40,9 @@ impl Trace {
         }
         (self.lines, hex::encode(&self.hash.clone().finalize()[..8]))
     }
+}
+
+/// FNV-1a.
+pub fn checksum(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

@@ -1,7 +1,7 @@
 //! The world of a run: its nodes with their disks and clocks, and the network between them. A seed decides
 //! all that is random in it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +11,19 @@ use parking_lot::Mutex;
 use raft::simulation::{DiskStep, Endpoint};
 use raft::{Handle, NodeId};
 use storage::{Reader, View};
-use tokio::sync::watch;
-use tokio::task::AbortHandle;
-use tokio::time::Instant;
+use tokio::sync::oneshot;
 
+use crate::faults::{Active, Halt};
 use crate::process::{End, copy_remains};
+use crate::timeline::{Timeline, WINDOW, now};
 use crate::trace::Trace;
-
-/// Wall clock at the start of a run, in microseconds since 1970.
-pub const EPOCH_MICROS: i64 = 1_790_000_000_000_000;
-/// Boot time of the first node at the start of a run. Each node started at another time.
-const BOOTTIME: Duration = Duration::from_secs(1_000);
 
 /// Shared by all that happens in a run. It is locked for short steps only, and by one task at a time.
 pub struct World {
     state: Mutex<State>,
-    /// The start of the run.
-    pub started: Instant,
     folder: PathBuf,
+    /// What runs outside of all processes: the network, the clients, the operator, and the faults.
+    pub outside: Arc<Timeline>,
 }
 
 /// See [`World`].
@@ -41,8 +36,10 @@ pub struct State {
     pub founders: Vec<NodeId>,
     /// All nodes, also those that do not run.
     pub nodes: BTreeMap<NodeId, Node>,
-    /// The network.
-    pub network: Network,
+    /// The faults that last now.
+    pub active: Active,
+    /// Tasks of processes that have ended, until their turn is over.
+    ended: Vec<Arc<Timeline>>,
     /// What must not have happened.
     pub violations: Vec<String>,
     /// Histories that were not decided.
@@ -67,26 +64,26 @@ pub struct Node {
     pub ends: u32,
     /// Its process.
     pub process: Option<Process>,
-    /// Whether its process is paused.
-    pub paused: watch::Sender<bool>,
-    /// Its disk.
-    pub disk: Disk,
-    /// Its clocks.
-    pub clock: Clock,
-    /// When its next process starts.
-    pub starts_at: Option<Instant>,
+    /// The step at which the process ends, after so many of its kind.
+    pub end_at: Option<EndAt>,
+    /// Error of its wall clock, in microseconds.
+    pub wall_clock_error: i64,
+    /// Time in which its machine was suspended.
+    pub suspended: Duration,
+    /// When its next process starts, as time of the run.
+    pub starts_at: Option<Duration>,
 }
 
 /// A process that runs.
 pub struct Process {
     /// Number of this process of its node.
     pub number: u32,
+    /// Its tasks.
+    pub timeline: Arc<Timeline>,
     /// The way into it, once raft runs.
     pub raft: Option<Running>,
     /// Whether a step of its disk has failed.
     pub has_failed_step: bool,
-    /// Its tasks.
-    pub tasks: Vec<AbortHandle>,
 }
 
 /// Raft on a node.
@@ -98,19 +95,6 @@ pub struct Running {
     pub endpoint: Endpoint,
     /// Its state.
     pub reader: Reader,
-}
-
-/// What a disk does.
-#[derive(Default)]
-pub struct Disk {
-    /// Longest time that a step takes.
-    pub step_max: Duration,
-    /// Whether it has no space.
-    pub is_full: bool,
-    /// The step at which the node ends, after so many of its kind.
-    pub end_at: Option<EndAt>,
-    /// Steps that wait for ever, until the disk does not hang any longer.
-    pub hangs: watch::Sender<bool>,
 }
 
 /// When a process ends: before it takes the step of this kind for so many times.
@@ -126,32 +110,6 @@ pub struct EndAt {
     pub down: Duration,
 }
 
-/// How the clocks of a machine differ from real time.
-#[derive(Default)]
-pub struct Clock {
-    /// Error of the wall clock, in microseconds.
-    pub error_micros: i64,
-    /// Time in which it was suspended.
-    pub suspended: Duration,
-}
-
-/// What the network does.
-#[derive(Default)]
-pub struct Network {
-    /// Directed paths that lose everything.
-    pub cut: BTreeSet<(NodeId, NodeId)>,
-    /// Longest delay of a message.
-    pub delay_max: Duration,
-    /// Shortest one.
-    pub delay_min: Duration,
-    /// Messages of a hundred that are lost.
-    pub lost_percent: u8,
-    /// Calls of Raft of a hundred that arrive twice.
-    pub doubled_percent: u8,
-    /// Time to receive a snapshot.
-    pub snapshot: Duration,
-}
-
 impl World {
     /// A world without nodes. Their files are below `folder`.
     pub fn new(seed: u64, founders: &[NodeId], trace: Trace, folder: &Path) -> Arc<Self> {
@@ -160,14 +118,16 @@ impl World {
             random: Rng::with_seed(seed),
             founders: founders.to_vec(),
             nodes: BTreeMap::new(),
-            network: Network::default(),
+            active: Active::default(),
+            ended: Vec::new(),
             violations: Vec::new(),
             undecided: 0,
             hashes: BTreeMap::new(),
             has_good_clocks: true,
             leaders: BTreeMap::new(),
         };
-        Arc::new(Self { state: Mutex::new(state), started: Instant::now(), folder: folder.into() })
+        let outside = Timeline::new(Duration::ZERO);
+        Arc::new(Self { state: Mutex::new(state), folder: folder.into(), outside })
     }
 
     /// Runs a step on the state.
@@ -178,6 +138,56 @@ impl World {
     /// Runs a step on a node.
     pub fn with_node<T>(&self, node: NodeId, step: impl FnOnce(&mut Node) -> T) -> T {
         self.with(|state| step(state.nodes.get_mut(&node).expect("the node is in the world")))
+    }
+
+    /// Lets a window of time pass.
+    pub fn run(&self, from: Duration) {
+        self.outside.run(from, from + WINDOW);
+        let turns: Vec<_> = self.with(|state| {
+            let nodes = state.nodes.iter_mut().filter_map(|(id, node)| {
+                let timeline = Arc::clone(&node.process.as_ref()?.timeline);
+                let halt = state.active.halt(*id);
+                if halt == Some(Halt::Suspended) {
+                    node.suspended += WINDOW;
+                }
+                Some((timeline, halt))
+            });
+            nodes.collect()
+        });
+        for (timeline, halt) in turns {
+            match halt {
+                None => timeline.run(from, from + WINDOW),
+                Some(Halt::Suspended) => timeline.suspend(WINDOW),
+                Some(Halt::Paused) => {}
+            }
+        }
+        // What is dropped here may use the world.
+        drop(self.with(|state| std::mem::take(&mut state.ended)));
+    }
+
+    /// Runs `work` outside of all processes. It goes on when the process that waits for it is paused, or has
+    /// ended.
+    pub fn run_outside<F>(&self, work: F) -> impl Future<Output = F::Output> + Send + 'static
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let (sender, result) = oneshot::channel();
+        self.outside.spawn(async move { drop(sender.send(work.await)) });
+        async { result.await.expect("what is outside does not end") }
+    }
+
+    /// Runs `work` in a process. `None` if that has ended, or ends before it responds.
+    pub async fn run_in<F>(&self, node: NodeId, number: u32, work: F) -> Option<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let (sender, response) = oneshot::channel();
+        self.with(|state| {
+            let process = state.nodes.get(&node)?.process.as_ref()?;
+            let task = async move { drop(sender.send(work.await)) };
+            (process.number == number).then(|| process.timeline.spawn(task))
+        })?;
+        response.await.ok()
     }
 
     /// Adds a line to the trace.
@@ -195,10 +205,17 @@ impl World {
 
     /// Adds a node with an empty data folder, which does not run.
     pub fn add_node(&self, node: NodeId) {
-        let data = self.new_folder(&format!("node-{node}-0"));
-        let (paused, disk, clock) = (watch::Sender::new(false), Disk::default(), Clock::default());
-        let (disks, starts, ends, process, starts_at) = (1, 0, 0, None, None);
-        let added = Node { data, disks, starts, ends, process, paused, disk, clock, starts_at };
+        let added = Node {
+            data: self.new_folder(&format!("node-{node}-0")),
+            disks: 1,
+            starts: 0,
+            ends: 0,
+            process: None,
+            end_at: None,
+            wall_clock_error: 0,
+            suspended: Duration::ZERO,
+            starts_at: None,
+        };
         self.with(|state| drop(state.nodes.insert(node, added)));
     }
 
@@ -210,22 +227,11 @@ impl World {
     /// Ends the process of a node, and replaces its disk by an empty one.
     pub fn lose_disk(&self, node: NodeId, down: Duration) {
         self.end(node, End::Power, Some(down));
-        self.with(|state| {
-            let it = state.nodes.get_mut(&node).expect("the node is in the world");
+        self.with_node(node, |it| {
             it.disks += 1;
             it.data = self.new_folder(&format!("node-{node}-disk-{}", it.disks));
-            state.trace.add(&format!("node {node} has lost its disk"));
         });
-    }
-
-    /// Time since the start of the run.
-    pub fn elapsed(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    /// Boot time of a node's machine now.
-    pub fn boottime(&self, node: NodeId) -> Duration {
-        BOOTTIME * node as u32 + self.elapsed()
+        self.trace(&format!("node {node} has lost its disk"));
     }
 
     /// A time from `min` to `max`, in microseconds.
@@ -260,22 +266,16 @@ impl World {
         Some(running.swap_remove(self.with(|state| state.random.usize(..running.len()))))
     }
 
-    /// Keeps a task of a process, which ends with it.
-    pub fn keep_task(&self, node: NodeId, number: u32, task: AbortHandle) {
-        self.with_node(node, |it| match &mut it.process {
-            Some(process) if process.number == number => process.tasks.push(task),
-            _ => task.abort(),
-        });
-    }
-
-    /// Ends the process of a node, if it runs, at this very moment. Its disk has what `end` leaves, also
-    /// without a process. The next one starts after this time, or not by itself.
+    /// Ends the process of a node, if it runs. Its disk has what `end` leaves, also without a process. The
+    /// next one starts after this time, or not by itself.
     pub fn end(&self, node: NodeId, end: End, down: Option<Duration>) {
-        let ended = self.with(|state| {
-            let it = state.nodes.get_mut(&node)?;
-            let process = it.process.take();
-            if process.is_none() && end == End::Kill {
-                return None;
+        self.with(|state| {
+            let Some(it) = state.nodes.get_mut(&node) else { return };
+            match it.process.take() {
+                // Its tasks may go on until the end of their turn, with a disk that is not the node's.
+                Some(process) => state.ended.push(process.timeline),
+                None if end == End::Kill => return,
+                None => {}
             }
             state.trace.add(&format!("node {node} ends by {end:?}"));
             it.ends += 1;
@@ -285,15 +285,8 @@ impl World {
                 copy_remains(&before, &it.data, end, state.random.u64(..))
                     .expect("the files of a node can be copied");
             }
-            it.disk.end_at = None;
-            it.starts_at = down.map(|down| Instant::now() + down);
-            process
+            it.end_at = None;
+            it.starts_at = down.map(|down| now() + down);
         });
-        let Some(Process { raft, tasks, .. }) = ended else { return };
-        tasks.iter().for_each(AbortHandle::abort);
-        // What is left of it is without effect: its disk and its network are not those of the node.
-        if let Some(Running { handle, .. }) = raft {
-            tokio::spawn(async move { handle.shutdown().await });
-        }
     }
 }

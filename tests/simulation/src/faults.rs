@@ -1,0 +1,277 @@
+//! Faults of a cluster and operations on it, and what they do to the world. Those that last may overlap:
+//! each ends by itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use raft::{NodeId, Operation};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::host::{address, request};
+use crate::node::start;
+use crate::process::End;
+use crate::world::{EndAt, World};
+
+/// Longest delay of a message without a fault.
+const USUAL_DELAY: Duration = Duration::from_millis(5);
+/// Longest step of a disk without a fault.
+const USUAL_STEP: Duration = Duration::from_millis(4);
+/// Time limit of an operation of an operator.
+const OPERATE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A fault, or what an operator does.
+#[derive(Debug, Clone)]
+pub enum Fault {
+    /// A process ends, and the next one starts after some time.
+    End { node: NodeId, end: End, down: Duration },
+    /// It ends before a step of the disk.
+    EndAt { node: NodeId, at: EndAt },
+    /// All processes end at once.
+    EndAll { end: End, down: Duration },
+    /// Messages from some nodes to others are lost.
+    Cut { paths: Vec<(NodeId, NodeId)>, time: Duration },
+    /// Messages take up to so long.
+    SlowNetwork { delay: Duration, time: Duration },
+    /// Some messages are lost or arrive twice.
+    Noise { lost_percent: u8, doubled_percent: u8, time: Duration },
+    /// A process does nothing, or its machine is suspended.
+    Pause { node: NodeId, is_suspended: bool, time: Duration },
+    /// Steps of disks take up to so long.
+    SlowDisks { nodes: Vec<NodeId>, step: Duration, time: Duration },
+    /// A disk does nothing.
+    HangingDisk { node: NodeId, time: Duration },
+    /// A disk has no space.
+    FullDisk { node: NodeId, time: Duration },
+    /// A wall clock steps.
+    ClockStep { node: NodeId, micros: i64 },
+    /// A snapshot takes so long.
+    SlowSnapshots { snapshot: Duration, time: Duration },
+    /// Leadership is transferred to a node.
+    Transfer { node: NodeId },
+    /// All states are compared.
+    Verify,
+    /// An empty node becomes a member.
+    Add { node: NodeId },
+    /// A member is removed for good.
+    Remove { node: NodeId },
+    /// A node starts again with an empty disk.
+    LostDisk { node: NodeId, down: Duration },
+    /// A node that has begun a cluster of its own is to become a member.
+    AddBegun { node: NodeId },
+    /// The process of the leader ends.
+    EndLeader { end: End, down: Duration },
+    /// The disk of the leader does nothing.
+    HangingLeader { time: Duration },
+}
+
+impl Fault {
+    /// How long it lasts. `None` if it happens at once.
+    fn time(&self) -> Option<Duration> {
+        match self {
+            Self::Cut { time, .. }
+            | Self::SlowNetwork { time, .. }
+            | Self::Noise { time, .. }
+            | Self::Pause { time, .. }
+            | Self::SlowDisks { time, .. }
+            | Self::HangingDisk { time, .. }
+            | Self::FullDisk { time, .. }
+            | Self::SlowSnapshots { time, .. } => Some(*time),
+            _ => None,
+        }
+    }
+}
+
+/// Why a process does nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Halt {
+    /// It is paused: its clocks go on.
+    Paused,
+    /// Its machine is suspended, with its monotonic clock.
+    Suspended,
+}
+
+/// The faults that last now, by their numbers.
+#[derive(Default)]
+pub struct Active {
+    faults: BTreeMap<usize, Fault>,
+    /// Sends at each change.
+    pub changed: watch::Sender<()>,
+}
+
+impl Active {
+    fn all(&self) -> impl Iterator<Item = &Fault> {
+        self.faults.values()
+    }
+
+    fn has(&self, is_it: impl Fn(&Fault) -> bool) -> bool {
+        self.all().any(is_it)
+    }
+
+    /// Whether messages from a node to another one are lost.
+    pub fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
+        self.has(|it| matches!(it, Fault::Cut { paths, .. } if paths.contains(&(from, to))))
+    }
+
+    /// Longest delay of a message.
+    pub fn delay_max(&self) -> Duration {
+        let delays = self.all().filter_map(|it| match it {
+            Fault::SlowNetwork { delay, .. } => Some(*delay),
+            _ => None,
+        });
+        delays.max().unwrap_or(USUAL_DELAY)
+    }
+
+    /// Messages of a hundred that are lost, and calls of Raft that arrive twice.
+    pub fn noise(&self) -> (u8, u8) {
+        let noises = self.all().filter_map(|it| match it {
+            Fault::Noise { lost_percent, doubled_percent, .. } => {
+                Some((*lost_percent, *doubled_percent))
+            }
+            _ => None,
+        });
+        noises.max().unwrap_or_default()
+    }
+
+    /// Time to receive a snapshot.
+    pub fn snapshot_time(&self) -> Duration {
+        let times = self.all().filter_map(|it| match it {
+            Fault::SlowSnapshots { snapshot, .. } => Some(*snapshot),
+            _ => None,
+        });
+        times.max().unwrap_or_default()
+    }
+
+    /// Longest step of a disk.
+    pub fn step_max(&self, node: NodeId) -> Duration {
+        let steps = self.all().filter_map(|it| match it {
+            Fault::SlowDisks { nodes, step, .. } if nodes.contains(&node) => Some(*step),
+            _ => None,
+        });
+        steps.max().unwrap_or(USUAL_STEP)
+    }
+
+    /// Whether a disk does nothing.
+    pub fn hangs(&self, node: NodeId) -> bool {
+        self.has(|it| matches!(it, Fault::HangingDisk { node: hanging, .. } if *hanging == node))
+    }
+
+    /// Whether a disk has no space.
+    pub fn is_full(&self, node: NodeId) -> bool {
+        self.has(|it| matches!(it, Fault::FullDisk { node: full, .. } if *full == node))
+    }
+
+    /// Whether a process does nothing, and why.
+    pub fn halt(&self, node: NodeId) -> Option<Halt> {
+        let halts = self.all().filter_map(|it| match it {
+            Fault::Pause { node: paused, is_suspended, .. } if *paused == node => {
+                Some(if *is_suspended { Halt::Suspended } else { Halt::Paused })
+            }
+            _ => None,
+        });
+        halts.last()
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut BTreeMap<usize, Fault>)) {
+        change(&mut self.faults);
+        self.changed.send_replace(());
+    }
+}
+
+/// Lets a fault happen.
+pub async fn happen(world: Arc<World>, number: usize, fault: Fault) {
+    let fault = match fault {
+        Fault::HangingLeader { time } => {
+            let Some(node) = leader(&world) else { return };
+            Fault::HangingDisk { node, time }
+        }
+        fault => fault,
+    };
+    let Some(time) = fault.time() else { return happen_once(world, fault).await };
+    world.with(|state| state.active.change(|faults| drop(faults.insert(number, fault))));
+    sleep(time).await;
+    world.with(|state| state.active.change(|faults| drop(faults.remove(&number))));
+}
+
+async fn happen_once(world: Arc<World>, fault: Fault) {
+    match fault {
+        Fault::End { node, end, down } => world.end(node, end, Some(down)),
+        Fault::EndAt { node, at } => world.with_node(node, |node| node.end_at = Some(at)),
+        Fault::EndAll { end, down } => {
+            let nodes: Vec<NodeId> = world.with(|state| state.nodes.keys().copied().collect());
+            nodes.into_iter().for_each(|node| world.end(node, end, Some(down)));
+        }
+        Fault::ClockStep { node, micros } => {
+            world.with_node(node, |node| node.wall_clock_error = micros);
+        }
+        Fault::Transfer { node } => operate(&world, Operation::Transfer(node)).await,
+        Fault::Verify => operate(&world, Operation::Verify).await,
+        Fault::Add { node } => add(&world, node, false).await,
+        Fault::AddBegun { node } => add(&world, node, true).await,
+        Fault::Remove { node } => operate(&world, Operation::Remove(node)).await,
+        Fault::LostDisk { node, down } => world.lose_disk(node, down),
+        Fault::EndLeader { end, down } => {
+            if let Some(node) = leader(&world) {
+                world.end(node, end, Some(down));
+            }
+        }
+        fault => unreachable!("{fault:?} lasts"),
+    }
+}
+
+fn leader(world: &World) -> Option<NodeId> {
+    let members = world.members();
+    members.into_iter().find(|(_, running)| running.handle.is_leader()).map(|(node, _)| node)
+}
+
+async fn operate(world: &Arc<World>, operation: Operation) {
+    let Some((node, running)) = world.any_member() else { return };
+    let (handle, run) = (running.handle, operation.clone());
+    let operating = async move { handle.operate(run, Instant::now() + OPERATE_TIMEOUT).await };
+    let result = request(world, node, operating).await;
+    world.trace(&format!("{operation:?}: {result:?}"));
+}
+
+/// Starts an empty node, which becomes a member. It may have begun a cluster of its own before.
+async fn add(world: &Arc<World>, node: NodeId, has_begun: bool) {
+    if world.with(|state| state.nodes.contains_key(&node)) {
+        return;
+    }
+    world.add_node(node);
+    start(world, node);
+    sleep(Duration::from_millis(100)).await;
+    if has_begun {
+        begin(world, node).await;
+    }
+    operate(world, Operation::Add { node, address: address(node) }).await;
+}
+
+/// Bootstraps a node alone, and does not complete it.
+async fn begin(world: &Arc<World>, node: NodeId) {
+    let running = world.all_running();
+    let Some((_, running)) = running.into_iter().find(|(running, _)| *running == node) else {
+        return;
+    };
+    let beginning = async move {
+        let members = [(node, address(node))].into();
+        raft::bootstrap(&running.handle, &members, Instant::now() + OPERATE_TIMEOUT).await
+    };
+    let begun = request(world, node, beginning).await;
+    world.trace(&format!("node {node} has begun a cluster: {begun:?}"));
+}
+
+/// Ends all faults, and starts all nodes.
+pub fn heal(world: &World) {
+    world.with(|state| {
+        state.trace.add("all faults end");
+        state.active.change(BTreeMap::clear);
+        for node in state.nodes.values_mut() {
+            node.end_at = None;
+            node.wall_clock_error = 0;
+            if node.process.is_none() && node.starts_at.is_none() {
+                node.starts_at = Some(crate::timeline::now());
+            }
+        }
+    });
+}
