@@ -45,7 +45,8 @@ sim: setup
 	@$(LINTING) HEARTH_SEEDS=$(SEEDS) $(if $(SEED),HEARTH_SEED=$(SEED)) cargo test --quiet --workspace \
 	    --features tests/failpoints,tests/benches --test seeds -- --nocapture
 
-# Faults in copies of the sources, one after the other, which tests must notice: all, or those with the names NAMES.
+# Faults in copies of the sources, one after the other, which tests must notice: all, or those with the names NAMES,
+# such as a-completed-backup-is-in-neither-list.
 mutants: setup
 	@python3 tests/mutants/run.py "$(CACHE)" $(NAMES)
 

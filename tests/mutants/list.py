@@ -124,6 +124,22 @@ MUTANTS = [
         "if std::hint::black_box(false) && !is_pristine && from.cluster.is_none() && recorded != Some(from.incarnation) {",
     ),
     mutant(
+        "an empty node by the metrics alone",
+        "raft/src/server.rs",
+        "Identified(!is_initialized && !has_log)",
+        "Identified(!has_log && (is_initialized || !is_initialized))",
+    ),
+    mutant(
+        "timers of fast disks",
+        "tests/simulation/src/node.rs",
+        "const HEARTBEAT: Duration = Duration::from_millis(400);\n"
+        "const ELECTION_MIN: Duration = Duration::from_millis(1_200);\n"
+        "const ELECTION_MAX: Duration = Duration::from_millis(1_800);",
+        "const HEARTBEAT: Duration = Duration::from_millis(50);\n"
+        "const ELECTION_MIN: Duration = Duration::from_millis(150);\n"
+        "const ELECTION_MAX: Duration = Duration::from_millis(300);",
+    ),
+    mutant(
         "an empty disk keeps its vote",
         "raft/src/network/identity.rs",
         "if incarnation.is_none_or(|incarnation| incarnation == self.incarnation) {",
@@ -171,6 +187,18 @@ MUTANTS = [
         "raft/src/server.rs",
         "let age = Duration::from_micros(quorum_age_micros).saturating_add(timing.delay);",
         "let age = timing.delay.min(Duration::from_micros(quorum_age_micros));",
+    ),
+    mutant(
+        "an age without the suspension",
+        "raft/src/system_clock.rs",
+        "self.detector.lock().suspension.map_or(elapsed, |last| last.added_to(elapsed, now))",
+        "self.detector.lock().suspension.map_or(elapsed, |last| last.added_to(elapsed, now).min(elapsed))",
+    ),
+    mutant(
+        "staleness by the monotonic clock",
+        "tests/simulation/src/host.rs",
+        "            boottime,\n",
+        "            boottime: boottime - node.suspended,\n",
     ),
     mutant(
         "fresh before the commit is applied",

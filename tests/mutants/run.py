@@ -2,7 +2,7 @@
 
     run.py CACHE [NAME ...]
 
-`list.py` has the faults. The first test of a fault is the one that should notice it; the others run if
+`list.py` has the faults; a name has `-` in place of each space. The first test of a fault is the one that should notice it; the others run if
 it does not. The copy has a target folder of its own, which stays in the cache.
 """
 
@@ -78,7 +78,11 @@ def main():
     cache, *names = sys.argv[1:]
     folder, target = pathlib.Path(cache) / "mutants/source", pathlib.Path(cache) / "mutants/target"
     copied(folder)
-    chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
+    by_name = {mutant.name.replace(" ", "-"): mutant for mutant in MUTANTS}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        sys.exit(f"no such fault: {', '.join(unknown)}\nthere are: {' '.join(by_name)}")
+    chosen = [by_name[name] for name in names] or MUTANTS
     for test in sorted({test for mutant in chosen for test in mutant.tests}):
         reason, took = run(folder, target, test)
         if reason:
