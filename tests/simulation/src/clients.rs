@@ -88,6 +88,9 @@ impl Client {
     }
 
     async fn submit(&self, command: Command) -> Outcome {
+        if self.world.members().is_empty() {
+            return Outcome::NoEffect;
+        }
         let submitted = self.at_any_node(|_, running| async move {
             running.handle.submit(command, Instant::now() + TIMEOUT).await
         });
