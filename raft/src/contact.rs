@@ -25,8 +25,8 @@
 //! The age in a message is correct only at the time of sending. A slow network or a paused
 //! process delivers a message late, and the follower would report too little staleness. The boot
 //! times of two machines advance at almost the same rate, also while one of them is suspended.
-//! Arrival time minus sending time is therefore a constant plus the delay. The excess over the minimum of the last one to
-//! two minutes counts as delay. This is the base-delay filter of LEDBAT (RFC 6817).
+//! Arrival time minus sending time is therefore a constant plus the delay. The excess over the minimum of
+//! the last one to two minutes counts as delay. This is the base-delay filter of LEDBAT (RFC 6817).
 //!
 //! Invariant: the reported staleness is never below the real one, apart from the usual network
 //! delay that is part of the minimum.

@@ -146,7 +146,7 @@ impl Server {
                 return Returned::NotRead(error.to_string());
             }
         };
-        let result = match self.accept(&request) {
+        let result = match self.accept(&request, boottime) {
             Ok(delay) => {
                 let timeout = Duration::from_micros(request.timeout_micros).min(TIMEOUT_MAX);
                 let timing = Timing { received_at, boottime, delay, timeout };
@@ -168,9 +168,9 @@ impl Server {
         codec::encode(&Response { from, condition, result })
     }
 
-    /// Checks a request. Returns the delay of its message.
-    fn accept(&self, request: &Request) -> Result<Duration, PeerRejection> {
-        let (checked, from) = (self.check(request), request.from.node);
+    /// Checks a request that arrived at `boottime`. Returns the delay of its message.
+    fn accept(&self, request: &Request, boottime: Duration) -> Result<Duration, PeerRejection> {
+        let (checked, from) = (self.check(request, boottime), request.from.node);
         match &checked {
             // The sender may be any node, so it does not clear a member's problem.
             Ok(_) if request.is_of_stranger() => {}
@@ -183,7 +183,7 @@ impl Server {
         checked
     }
 
-    fn check(&self, request: &Request) -> Result<Duration, PeerRejection> {
+    fn check(&self, request: &Request, boottime: Duration) -> Result<Duration, PeerRejection> {
         let local = &self.shared.local;
         if request.group != GROUP {
             return Err(PeerRejection::OtherGroup);
@@ -196,7 +196,6 @@ impl Server {
         }
         local.check_peer(&request.from)?;
         local.check_incarnation(request.incarnation)?;
-        let boottime = local.clock.read().boottime;
         let node = request.from.node;
         Ok(local.contact.record_condition(node, request.condition, boottime))
     }
@@ -318,7 +317,7 @@ impl Server {
         mut input: impl io::Read,
     ) -> io::Result<Result<(SnapshotRpc, SnapshotFolder), PeerRejection>> {
         let request = read_announcement(&mut input)?;
-        if let Err(rejection) = self.accept(&request) {
+        if let Err(rejection) = self.accept(&request, self.shared.local.clock.read().boottime) {
             return Ok(Err(rejection));
         }
         let Rpc::Snapshot(call) = request.call else {
