@@ -143,7 +143,7 @@ impl Host {
         message: Bytes,
         claim: Claim,
     ) -> Result<Bytes, RpcError> {
-        let summary = (message.len(), checksum(&message));
+        let (length, sum) = (message.len(), checksum(&message));
         if self.is_lost(self.node, to) {
             // Either there is no connection, or it takes bytes that go nowhere.
             if self.world.with(|state| state.random.bool()) {
@@ -160,8 +160,8 @@ impl Host {
         if !claim.take() {
             return std::future::pending().await;
         }
-        let (from, length, sum_sent) = (self.node, summary.0, summary.1);
-        self.world.trace(&format!("{from}>{to} {} {length} {sum_sent:08x}", channel_name(channel)));
+        let (from, channel_name) = (self.node, channel_name(channel));
+        self.world.trace(&format!("{from}>{to} {channel_name} {length} {sum:08x}"));
         let is_doubled = channel == Channel::Raft
             && self.world.with(|state| {
                 let (_, percent) = state.active.noise();
