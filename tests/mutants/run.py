@@ -2,8 +2,9 @@
 
     run.py CACHE [NAME ...]
 
-`list.py` has the faults; a name has `-` in place of each space. The first test of a fault is the one that should notice it; the others run if
-it does not. The copy has a target folder of its own, which stays in the cache.
+`list.py` has the faults; a name has `-` in place of each space. The first test of a fault is the one that
+should notice it; the others run if it does not. The copy has a target folder of its own, which stays in
+the cache.
 """
 
 import os
