@@ -137,8 +137,9 @@ async fn tick_task(raft: Handle, reader: Reader) {
             continue;
         }
         let due = match found_ticks(&reader).await {
-            Ok(due) => due,
-            Err(error) => return raft.fault().report_storage(&error),
+            Some(Ok(due)) => due,
+            Some(Err(error)) => return raft.fault().report_storage(&error),
+            None => return,
         };
         // One step per tenant and round: a tenant with many heat transitions delays no other.
         found.retain(|tenant, _| due.contains(tenant));
@@ -168,8 +169,9 @@ async fn tick_task(raft: Handle, reader: Reader) {
     }
 }
 
-/// Tenants with a due tick that may find something. Other due ticks are left out.
-async fn found_ticks(reader: &Reader) -> storage::Result<Vec<TenantId>> {
+/// Tenants with a due tick that may find something; `None` if the runtime ends. Other due ticks are
+/// left out.
+async fn found_ticks(reader: &Reader) -> Option<storage::Result<Vec<TenantId>>> {
     let reader = reader.clone();
     let find = move || {
         let mut found = Vec::new();
@@ -183,10 +185,7 @@ async fn found_ticks(reader: &Reader) -> storage::Result<Vec<TenantId>> {
         }
         Ok(found)
     };
-    tokio::task::spawn_blocking(find).await.unwrap_or_else(|panic| {
-        tracing::error!(%panic, "the search for due ticks panicked");
-        Ok(Vec::new())
-    })
+    finished(tokio::task::spawn_blocking(find)).await
 }
 
 /// Removes expired data while this node leads, of some tenants at a time.

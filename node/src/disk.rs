@@ -15,6 +15,8 @@ use std::time::Duration;
 use raft::Handle;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
+use crate::process::finished;
+
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The default reserve: a part of the file system, and so much at most.
 const DEFAULT_PART: u64 = 20;
@@ -162,8 +164,9 @@ pub(crate) async fn disk_task(disk: Disk, raft: Handle) {
     loop {
         interval.tick().await;
         let measured = disk.clone();
-        let measured = tokio::task::spawn_blocking(move || measured.measure()).await;
-        match measured.map_err(io::Error::other).flatten() {
+        let measured = tokio::task::spawn_blocking(move || measured.measure());
+        let Some(measured) = finished(measured).await else { return };
+        match measured {
             Ok(is_full) => {
                 is_measured = true;
                 raft.set_disk_full(is_full);

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::attempt::{WebhookReceiver, Webhooks};
 use super::permits::{HostPermits, Permit};
+use crate::process::finished;
 
 const SCAN_INTERVAL: Duration = Duration::from_millis(50);
 /// Shortest pause between scans, when permits are freed.
@@ -94,11 +95,11 @@ impl Sender {
                 let started = Instant::now();
                 this.scan(round, now).map(|()| started.elapsed())
             });
-            match scan.await {
+            match finished(scan).await {
                 // Scans take a fifth of the time at most, however many deliveries wait for a host.
-                Ok(Ok(took)) => pause = (PAUSE_PER_SCAN * took).clamp(PAUSE_MIN, PAUSE_MAX),
-                Ok(Err(error)) => self.raft.fault().report_storage(&error),
-                Err(panic) => tracing::error!(%panic, "the scan for due deliveries panicked"),
+                Some(Ok(took)) => pause = (PAUSE_PER_SCAN * took).clamp(PAUSE_MIN, PAUSE_MAX),
+                Some(Err(error)) => self.raft.fault().report_storage(&error),
+                None => return,
             }
         }
     }
