@@ -27,7 +27,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use crate::fault::Fault;
-use crate::machine::{Machine, run_blocking};
+use crate::machine::{DiskStep, Machine, run_blocking};
 use crate::state_machine::{Opened, SnapshotFolder, Snapshots, snapshot_meta};
 use crate::types::{LogId, SnapshotMeta};
 
@@ -121,6 +121,10 @@ impl Opening {
         machine: &dyn Machine,
     ) -> Option<Received> {
         let (receiver, path) = (Arc::clone(&self.receiver), folder.path.clone());
+        if let Err(error) = machine.before(DiskStep::Open).await {
+            fault.report_storage(&error);
+            return None;
+        }
         let received = match run_blocking(machine, move || receiver.open(&path)).await {
             Ok(Ok(received)) => received,
             Ok(Err(error)) => {

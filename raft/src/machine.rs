@@ -42,6 +42,8 @@ pub enum DiskStep {
     Apply,
     /// Makes the state durable.
     Flush,
+    /// Opens and indexes a state that another node sent.
+    Open,
 }
 
 /// Work that may wait for a disk.

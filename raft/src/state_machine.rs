@@ -152,12 +152,13 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         _meta: &SnapshotMeta,
         SnapshotState { folder, opened }: SnapshotState,
     ) -> io::Result<()> {
-        let switch = move |writer: &mut Writer| {
-            let opened = opened.lock().take();
-            match opened {
-                Some(received) => writer.switch(received),
-                None => writer.open_and_switch(&folder.path),
-            }
+        let opened = opened.lock().take();
+        if opened.is_none() {
+            self.machine.before(DiskStep::Open).await.map_err(self.fault.fail())?;
+        }
+        let switch = move |writer: &mut Writer| match opened {
+            Some(received) => writer.switch(received),
+            None => writer.open_and_switch(&folder.path),
         };
         self.writer.run(switch).await.map_err(self.fault.fail())?;
         self.applied.send_replace(self.reader.position().index);
