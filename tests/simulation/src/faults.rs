@@ -46,8 +46,8 @@ pub enum Fault {
     FullDisk { node: NodeId, time: Duration },
     /// A wall clock steps.
     ClockStep { node: NodeId, micros: i64 },
-    /// A snapshot takes so long.
-    SlowSnapshots { snapshot: Duration, time: Duration },
+    /// A snapshot is so long on its way, and is opened in so long.
+    SlowSnapshots { transfer: Duration, open: Duration, time: Duration },
     /// Leadership is transferred to a node.
     Transfer { node: NodeId },
     /// All states are compared.
@@ -64,6 +64,12 @@ pub enum Fault {
     EndLeader { end: End, down: Duration },
     /// The disk of the leader does nothing.
     HangingLeader { time: Duration },
+    /// The process of the leader does nothing.
+    PausedLeader { time: Duration },
+    /// The leader is removed for good, also if it is paused.
+    RemoveLeader,
+    /// None: some node must lead now.
+    LeaderIsThere,
 }
 
 impl Fault {
@@ -134,10 +140,10 @@ impl Active {
         noises.max().unwrap_or_default()
     }
 
-    /// Time to receive a snapshot.
-    pub fn snapshot_time(&self) -> Duration {
+    /// Time to send a snapshot, and time to open it.
+    pub fn snapshot_times(&self) -> (Duration, Duration) {
         let times = self.all().filter_map(|it| match it {
-            Fault::SlowSnapshots { snapshot, .. } => Some(*snapshot),
+            Fault::SlowSnapshots { transfer, open, .. } => Some((*transfer, *open)),
             _ => None,
         });
         times.max().unwrap_or_default()
@@ -186,6 +192,10 @@ pub async fn happen(world: Arc<World>, number: usize, fault: Fault) {
             let Some(node) = leader(&world) else { return };
             Fault::HangingDisk { node, time }
         }
+        Fault::PausedLeader { time } => {
+            let Some(node) = leader(&world) else { return };
+            Fault::Pause { node, is_suspended: false, time }
+        }
         fault => fault,
     };
     let Some(time) = fault.time() else { return happen_once(world, fault).await };
@@ -214,6 +224,16 @@ async fn happen_once(world: Arc<World>, fault: Fault) {
         Fault::EndLeader { end, down } => {
             if let Some(node) = leader(&world) {
                 world.end(node, end, Some(down));
+            }
+        }
+        Fault::RemoveLeader => {
+            if let Some(node) = leader(&world) {
+                operate(&world, Operation::Remove(node)).await;
+            }
+        }
+        Fault::LeaderIsThere => {
+            if leader(&world).is_none() {
+                world.violate("no node leads".into());
             }
         }
         fault => unreachable!("{fault:?} lasts"),

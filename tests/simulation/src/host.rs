@@ -81,12 +81,14 @@ impl Host {
             self.world.end(self.node, end, Some(down));
             self.go_on().await;
         }
-        let (mut changed, max, is_full) = self.world.with(|state| {
+        let (mut changed, min, max, is_full) = self.world.with(|state| {
             let active = &state.active;
             let (max, is_full) = (active.step_max(self.node), active.is_full(self.node));
-            (active.changed.subscribe(), max, is_full)
+            let (_, open) = active.snapshot_times();
+            let min = if step == DiskStep::Open { open } else { Duration::ZERO };
+            (active.changed.subscribe(), min, max, is_full)
         });
-        let time = self.world.random_time(Duration::ZERO, max);
+        let time = min + self.world.random_time(Duration::ZERO, max);
         if time > Duration::from_millis(1) {
             sleep(time).await;
         }
@@ -183,7 +185,8 @@ impl Host {
     }
 
     async fn carry_snapshot(self, to: NodeId, bytes: Bytes) -> Result<Bytes, RpcError> {
-        sleep(self.world.with(|state| state.active.snapshot_time())).await;
+        let (transfer, _) = self.world.with(|state| state.active.snapshot_times());
+        sleep(transfer).await;
         if self.is_lost(self.node, to) {
             sleep(CONNECT_TIMEOUT).await;
             return Err(RpcError::NotSent("timeout of the connection".into()));

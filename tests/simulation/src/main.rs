@@ -10,6 +10,7 @@ mod clients;
 mod commands;
 mod faults;
 mod host;
+mod named;
 mod node;
 mod plan;
 mod process;
@@ -26,12 +27,13 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::plan::Choice;
+
 /// Simulates a cluster.
 #[derive(Parser)]
 struct Options {
-    /// The seed.
-    #[arg(long)]
-    seed: u64,
+    #[command(flatten)]
+    choice: Choice,
     /// Faults that do not happen, by their numbers.
     #[arg(long, value_delimiter = ',')]
     without: Vec<usize>,
@@ -46,29 +48,30 @@ struct Options {
     shrink: bool,
 }
 
-/// Prints the faults of a seed that suffice for a violation.
-fn shrink(seed: u64) -> ExitCode {
-    let removed = shrink::shrink(seed).expect("this program can be run again");
+/// Prints the faults of a plan that suffice for a violation.
+fn shrink(choice: &Choice) -> ExitCode {
+    let removed = shrink::shrink(choice).expect("this program can be run again");
     let Some(removed) = removed else {
-        println!("seed {seed} violates nothing");
+        println!("seed {} violates nothing", choice.seed);
         return ExitCode::SUCCESS;
     };
-    for (number, (at, fault)) in plan::Plan::new(seed).faults.iter().enumerate() {
+    for (number, (at, fault)) in choice.plan().faults.iter().enumerate() {
         if !removed.contains(&number) {
             println!("{number:>4} after {:>6} ms: {fault:?}", at.as_millis());
         }
     }
     let removed: Vec<String> = removed.iter().map(usize::to_string).collect();
-    println!("--seed {seed} --without {}", removed.join(","));
+    println!("{} --without {}", choice.arguments().join(" "), removed.join(","));
     ExitCode::FAILURE
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    let seed = options.choice.seed;
     if options.shrink {
-        return shrink(options.seed);
+        return shrink(&options.choice);
     }
-    process::seed(!options.seed);
+    process::seed(!seed);
     // Of a task too: what follows would not be what happens.
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -79,15 +82,17 @@ fn main() -> ExitCode {
         tracing_subscriber::fmt().with_target(false).without_time().init();
     }
     let folder = tempfile::tempdir().expect("there is a place for temporary files");
-    let run = run::run(options.seed, options.without, options.trace.as_deref(), folder.path());
+    let mut plan = options.choice.plan();
+    plan.skipped = options.without;
+    let run = run::run(seed, plan, options.trace.as_deref(), folder.path());
     let summary = run.expect("the trace can be written");
     let (lines, hash) = summary.trace;
     println!(
-        "seed {}: {} requests, {} undecided histories, trace {lines} {hash}",
-        options.seed, summary.completed, summary.undecided
+        "seed {seed}: {} requests, {} undecided histories, trace {lines} {hash}",
+        summary.completed, summary.undecided
     );
     for violation in &summary.violations {
-        println!("seed {}: {violation}", options.seed);
+        println!("seed {seed}: {violation}");
     }
     match summary.violations.is_empty() {
         true => ExitCode::SUCCESS,

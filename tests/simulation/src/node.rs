@@ -39,6 +39,8 @@ const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
 const CLOCK_AHEAD_MAX: u64 = 510_000;
 /// Interval at which a node is observed.
 const OBSERVE_INTERVAL: Duration = Duration::from_millis(25);
+/// So often at most is a node observed after a step of its disk has failed: it stops.
+const FAILED_OBSERVATIONS_MAX: u32 = 40;
 /// Interval at which nodes without a process are looked for.
 const SUPERVISE_INTERVAL: Duration = Duration::from_millis(100);
 /// Time after which a process that ended by itself is started again.
@@ -226,8 +228,12 @@ async fn expire(running: &Running) {
 
 /// Checks what must hold at any time.
 async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
-    let (mut index, mut clock, mut compared) = (0, 0, 0);
+    let (mut index, mut clock, mut compared, mut since_failure) = (0, 0, 0, 0);
     loop {
+        since_failure += u32::from(has_failed_step(world, node));
+        if since_failure == FAILED_OBSERVATIONS_MAX {
+            world.violate(format!("node {node} goes on after a failed step of its disk"));
+        }
         let (position, status) = (running.reader.position(), running.handle.status());
         if position.clock.0 < clock || position.index < index {
             world.violate(format!("node {node} goes back from {index} to {}", position.index));

@@ -4,19 +4,50 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use fastrand::Rng;
 use raft::NodeId;
 use raft::simulation::DiskStep;
 
 use crate::faults::{Fault, happen};
+use crate::named::NAMED;
 use crate::process::End;
 use crate::timeline::sleep_until;
 use crate::world::{EndAt, World};
 
 /// Time of a run in which faults begin.
 const FAULTS_TIME: Duration = Duration::from_secs(40);
-/// Time of a fault that lasts until the end of the clients.
-const LASTING_TIME: Duration = Duration::from_secs(60);
+
+/// So many seeds have one with a plan of those with a name.
+const NAMED_ONE_OF: u64 = 8;
+
+/// Which plan a run has.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Choice {
+    /// The seed.
+    #[arg(long)]
+    pub seed: u64,
+    /// A plan with a name, instead of the one of the seed.
+    #[arg(long, value_parser = PossibleValuesParser::new(NAMED.map(|(name, _)| name)))]
+    pub plan: Option<String>,
+}
+
+impl Choice {
+    /// The plan.
+    pub fn plan(&self) -> Plan {
+        let by_name = |name: &String| NAMED.iter().find(|(known, _)| known == name);
+        match self.plan.as_ref().and_then(by_name) {
+            Some((_, plan)) => plan(&mut Rng::with_seed(self.seed)),
+            None => Plan::new(self.seed),
+        }
+    }
+
+    /// Arguments that choose it.
+    pub fn arguments(&self) -> Vec<String> {
+        let plan = self.plan.iter().flat_map(|name| ["--plan".into(), name.clone()]);
+        ["--seed".into(), self.seed.to_string()].into_iter().chain(plan).collect()
+    }
+}
 
 /// The faults of a run.
 #[derive(Debug, Clone)]
@@ -31,6 +62,8 @@ pub struct Plan {
     pub is_recovered: bool,
     /// Whether its faults leave a majority that must go on: until the faults end, writes are acknowledged.
     pub goes_on: bool,
+    /// Faults that do not happen, by their numbers.
+    pub skipped: Vec<usize>,
 }
 
 fn seconds(random: &mut Rng, min: f64, max: f64) -> Duration {
@@ -39,10 +72,11 @@ fn seconds(random: &mut Rng, min: f64, max: f64) -> Duration {
 
 impl Plan {
     /// The plan of a seed.
-    pub fn new(seed: u64) -> Self {
+    fn new(seed: u64) -> Self {
         let random = &mut Rng::with_seed(seed);
-        if random.u8(0..8) == 0 {
-            return Self::lasting(random);
+        if seed.is_multiple_of(NAMED_ONE_OF) {
+            let (_, plan) = NAMED[(seed / NAMED_ONE_OF) as usize % NAMED.len()];
+            return plan(random);
         }
         let count = [1, 2, 3, 3, 3, 3, 3, 5, 5, 4][random.usize(0..10)];
         let nodes: Vec<NodeId> = (1..=count).collect();
@@ -61,33 +95,7 @@ impl Plan {
         }
         only_one_disk(&mut faults, nodes.len());
         let (clients, is_recovered) = (random.u64(1..=4), random.u8(0..6) == 0);
-        Self { nodes, clients, faults, is_recovered, goes_on: false }
-    }
-
-    /// One fault that lasts, without which a majority goes on; and a leader that ends meanwhile.
-    fn lasting(random: &mut Rng) -> Self {
-        let nodes: Vec<NodeId> = (1..=[3, 5][random.usize(0..2)]).collect();
-        let (at, time) = (Duration::from_secs(8), LASTING_TIME);
-        let lasting = match random.u8(0..5) {
-            0 => Fault::HangingLeader { time },
-            1 => {
-                let step = [150, 400, 700][random.usize(0..3)];
-                Fault::SlowDisks { nodes: nodes.clone(), step: Duration::from_millis(step), time }
-            }
-            2 => Fault::SlowNetwork { delay: Duration::from_millis(120), time },
-            3 => Fault::AddBegun { node: 20 },
-            _ => {
-                let pairs = nodes.iter().skip(1).flat_map(|node| [(1, *node), (*node, 1)]);
-                Fault::Cut { paths: pairs.collect(), time }
-            }
-        };
-        let ends = matches!(lasting, Fault::SlowDisks { .. } | Fault::SlowNetwork { .. });
-        let mut faults = vec![(at, lasting)];
-        if ends {
-            let end = [End::Kill, End::Power][random.usize(0..2)];
-            faults.push((at + Duration::from_secs(2), Fault::EndLeader { end, down: time }));
-        }
-        Self { nodes, clients: 3, faults, is_recovered: false, goes_on: true }
+        Self { nodes, clients, faults, is_recovered, goes_on: false, skipped: Vec::new() }
     }
 }
 
@@ -123,6 +131,7 @@ fn fault(random: &mut Rng, nodes: &[NodeId], kinds: &[u8]) -> Fault {
                 DiskStep::LogMark,
                 DiskStep::Apply,
                 DiskStep::Flush,
+                DiskStep::Open,
             ];
             let step = steps[random.usize(..steps.len())];
             Fault::EndAt { node, at: EndAt { step, count: random.u32(1..20), end, down } }
@@ -151,7 +160,10 @@ fn fault(random: &mut Rng, nodes: &[NodeId], kinds: &[u8]) -> Fault {
             let micros = if random.bool() { days } else { random.i64(-5_000_000..5_000_000) };
             Fault::ClockStep { node, micros }
         }
-        14 => Fault::SlowSnapshots { snapshot: seconds(random, 1.0, 20.0), time },
+        14 => {
+            let [transfer, open] = [0; 2].map(|_| seconds(random, 0.0, 10.0));
+            Fault::SlowSnapshots { transfer, open, time }
+        }
         15 => match random.bool() {
             true => Fault::Transfer { node },
             false => Fault::Verify,
@@ -192,10 +204,10 @@ fn paths(random: &mut Rng, nodes: &[NodeId]) -> Vec<(NodeId, NodeId)> {
 }
 
 /// Lets the faults happen.
-pub async fn run(world: Arc<World>, plan: Plan, skipped: Vec<usize>) {
+pub async fn run(world: Arc<World>, plan: Plan) {
     for (number, (at, fault)) in plan.faults.into_iter().enumerate() {
         sleep_until(at).await;
-        if !skipped.contains(&number) {
+        if !plan.skipped.contains(&number) {
             world.trace(&format!("fault {number}: {fault:?}"));
             tokio::spawn(happen(Arc::clone(&world), number, fault));
         }

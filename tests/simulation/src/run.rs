@@ -42,19 +42,13 @@ pub struct Summary {
     pub completed: u64,
 }
 
-/// Runs a plan without some of its faults. The files of the nodes are below `folder`.
-pub fn run(
-    seed: u64,
-    skipped: Vec<usize>,
-    trace: Option<&Path>,
-    folder: &Path,
-) -> std::io::Result<Summary> {
-    let plan = Plan::new(seed);
+/// Runs a plan. The files of the nodes are below `folder`.
+pub fn run(seed: u64, plan: Plan, trace: Option<&Path>, folder: &Path) -> std::io::Result<Summary> {
     let world = World::new(seed ^ NETWORK_SEED, &plan.nodes, Trace::new(trace)?, folder);
     let (sender, mut ended) = oneshot::channel();
     let running = Arc::clone(&world);
     world.outside.spawn(async move {
-        let _ = sender.send(run_plan(&running, plan, skipped).await);
+        let _ = sender.send(run_plan(&running, plan).await);
     });
     let mut time = Duration::ZERO;
     let completed = loop {
@@ -73,7 +67,7 @@ pub fn run(
 }
 
 /// Runs a plan, and checks what was promised. Returns how many requests completed.
-async fn run_plan(world: &Arc<World>, plan: Plan, skipped: Vec<usize>) -> u64 {
+async fn run_plan(world: &Arc<World>, plan: Plan) -> u64 {
     let promises = Arc::new(Promises::default());
     world.trace(&format!("nodes {:?}, {} clients", plan.nodes, plan.clients));
     for node in &plan.nodes {
@@ -81,7 +75,7 @@ async fn run_plan(world: &Arc<World>, plan: Plan, skipped: Vec<usize>) -> u64 {
         start(world, *node);
     }
     tokio::spawn(supervise(Arc::clone(world)));
-    let faults = tokio::spawn(plan::run(Arc::clone(world), plan.clone(), skipped));
+    let faults = tokio::spawn(plan::run(Arc::clone(world), plan.clone()));
     let using = {
         let (world, promises) = (Arc::clone(world), Arc::clone(&promises));
         tokio::spawn(async move {

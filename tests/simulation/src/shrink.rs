@@ -4,23 +4,23 @@ use std::collections::BTreeSet;
 use std::io;
 use std::process::{Command, Stdio};
 
-use crate::plan::Plan;
+use crate::plan::Choice;
 
-/// Removes faults from the plan of a seed while the run still fails. Returns the numbers of the removed
+/// Removes faults from a plan while the run still fails. Returns the numbers of the removed
 /// ones; `None` if the run does not fail.
-pub fn shrink(seed: u64) -> io::Result<Option<Vec<usize>>> {
+pub fn shrink(choice: &Choice) -> io::Result<Option<Vec<usize>>> {
     let mut removed = BTreeSet::new();
-    if !fails(seed, &removed)? {
+    if !fails(choice, &removed)? {
         return Ok(None);
     }
-    let all = Plan::new(seed).faults.len();
+    let all = choice.plan().faults.len();
     let mut size = all.div_ceil(2);
     while size > 0 {
         let before = removed.len();
         let left: Vec<usize> = (0..all).filter(|number| !removed.contains(number)).collect();
         for part in left.chunks(size) {
             let without: BTreeSet<usize> = removed.iter().chain(part).copied().collect();
-            if fails(seed, &without)? {
+            if fails(choice, &without)? {
                 removed = without;
             }
         }
@@ -32,10 +32,10 @@ pub fn shrink(seed: u64) -> io::Result<Option<Vec<usize>>> {
 }
 
 /// Whether a run without these faults fails. Each run is a process of its own.
-fn fails(seed: u64, without: &BTreeSet<usize>) -> io::Result<bool> {
+fn fails(choice: &Choice, without: &BTreeSet<usize>) -> io::Result<bool> {
     let without: Vec<String> = without.iter().map(usize::to_string).collect();
     let mut run = Command::new(std::env::current_exe()?);
-    run.arg("--seed").arg(seed.to_string());
+    run.args(choice.arguments());
     if !without.is_empty() {
         run.arg("--without").arg(without.join(","));
     }

@@ -1,0 +1,86 @@
+//! Plans with a name: each had a fault of the product, or another system's, as its outcome. A seed decides
+//! the details.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use raft::NodeId;
+
+use crate::faults::Fault;
+use crate::plan::Plan;
+use crate::process::End;
+
+/// When the fault begins.
+const AT: Duration = Duration::from_secs(8);
+/// It lasts until the end of the clients.
+const LASTING: Duration = Duration::from_secs(60);
+
+/// A plan of a seed.
+pub type MakePlan = fn(&mut Rng) -> Plan;
+
+/// The plans, by their names.
+pub const NAMED: [(&str, MakePlan); 8] = [
+    ("hanging-leader", |random| after(random, vec![(0, Fault::HangingLeader { time: LASTING })])),
+    ("slow-disks", |random| {
+        let step = [150, 400, 700][random.usize(0..3)];
+        let nodes = vec![1, 2, 3, 4, 5];
+        let slow = Fault::SlowDisks { nodes, step: Duration::from_millis(step), time: LASTING };
+        let ended = end_leader(random);
+        after(random, vec![(0, slow), (2, ended)])
+    }),
+    ("slow-network", |random| {
+        let slow = Fault::SlowNetwork { delay: Duration::from_millis(120), time: LASTING };
+        let ended = end_leader(random);
+        after(random, vec![(0, slow), (2, ended)])
+    }),
+    ("begun-node", |random| after(random, vec![(0, Fault::AddBegun { node: 20 })])),
+    ("cut-off-node", |random| {
+        after(random, vec![(0, Fault::Cut { paths: both_ways(1), time: LASTING })])
+    }),
+    ("removed-leader", |random| {
+        let paused = Fault::PausedLeader { time: Duration::from_secs(3) };
+        after(random, vec![(0, paused), (2, Fault::RemoveLeader)])
+    }),
+    ("long-install", long_install),
+    ("suspended-nodes", |random| {
+        let suspended = |node| {
+            let time = Duration::from_millis(500);
+            Fault::Pause { node, is_suspended: true, time }
+        };
+        let faults = (0..20).map(|second| (second, suspended(1 + second % 3)));
+        after(random, faults.collect())
+    }),
+];
+
+/// Faults that leave a majority, by the seconds from the first one.
+fn after(random: &mut Rng, faults: Vec<(u64, Fault)>) -> Plan {
+    let nodes: Vec<NodeId> = (1..=[3, 5][random.usize(0..2)]).collect();
+    let faults = faults.into_iter().map(|(at, fault)| (AT + Duration::from_secs(at), fault));
+    let faults = faults.collect();
+    Plan { nodes, clients: 3, faults, is_recovered: false, goes_on: true, skipped: Vec::new() }
+}
+
+fn end_leader(random: &mut Rng) -> Fault {
+    Fault::EndLeader { end: [End::Kill, End::Power][random.usize(0..2)], down: LASTING }
+}
+
+/// All paths of a node to others, and back.
+fn both_ways(node: NodeId) -> Vec<(NodeId, NodeId)> {
+    let others = (1..=5).filter(|other| *other != node);
+    others.flat_map(|other| [(node, other), (other, node)]).collect()
+}
+
+/// A node was down for so long that it needs a snapshot, and opens it for 20 seconds. The leader ends
+/// meanwhile: of two nodes that are left, both must vote for the next one. Nothing can be written before the
+/// snapshot is installed.
+fn long_install(random: &mut Rng) -> Plan {
+    let open = Duration::from_secs(20);
+    let (end, down) = (End::Kill, Duration::from_secs(17));
+    let faults = vec![
+        (0, Fault::SlowSnapshots { transfer: Duration::ZERO, open, time: LASTING }),
+        (0, Fault::End { node: 3, end, down }),
+        (21, end_leader(random)),
+        (33, Fault::LeaderIsThere),
+    ];
+    Plan { nodes: vec![1, 2, 3], ..after(random, faults) }
+}
