@@ -64,8 +64,8 @@ pub enum Fault {
     EndLeader { end: End, down: Duration },
     /// The disk of the leader does nothing.
     HangingLeader { time: Duration },
-    /// The process of the leader does nothing.
-    PausedLeader { time: Duration },
+    /// The process of the leader does nothing, or its machine is suspended.
+    PausedLeader { is_suspended: bool, time: Duration },
     /// The leader is removed for good, also if it is paused.
     RemoveLeader,
     /// None: some node must lead now.
@@ -192,9 +192,9 @@ pub async fn happen(world: Arc<World>, number: usize, fault: Fault) {
             let Some(node) = leader(&world) else { return };
             Fault::HangingDisk { node, time }
         }
-        Fault::PausedLeader { time } => {
+        Fault::PausedLeader { is_suspended, time } => {
             let Some(node) = leader(&world) else { return };
-            Fault::Pause { node, is_suspended: false, time }
+            Fault::Pause { node, is_suspended, time }
         }
         fault => fault,
     };

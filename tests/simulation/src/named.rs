@@ -38,17 +38,17 @@ pub const NAMED: [(&str, MakePlan); 8] = [
         after(random, vec![(0, Fault::Cut { paths: both_ways(1), time: LASTING })])
     }),
     ("removed-leader", |random| {
-        let paused = Fault::PausedLeader { time: Duration::from_secs(3) };
+        let paused = Fault::PausedLeader { is_suspended: false, time: Duration::from_secs(3) };
         after(random, vec![(0, paused), (2, Fault::RemoveLeader)])
     }),
     ("long-install", long_install),
-    ("suspended-nodes", |random| {
-        let suspended = |node| {
-            let time = Duration::from_millis(500);
-            Fault::Pause { node, is_suspended: true, time }
+    ("suspended-leader", |random| {
+        let mut suspended = || {
+            let time = Duration::from_millis(random.u64(2_500..4_000));
+            Fault::PausedLeader { is_suspended: true, time }
         };
-        let faults = (0..20).map(|second| (second, suspended(1 + second % 3)));
-        after(random, faults.collect())
+        let faults = (0..7).map(|number| (5 * number, suspended())).collect();
+        Plan { clients: 8, ..after(random, faults) }
     }),
 ];
 
