@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use raft::simulation::DiskStep;
 use raft::{NodeId, Operation};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -38,8 +39,8 @@ pub enum Fault {
     Noise { lost_percent: u8, doubled_percent: u8, time: Duration },
     /// A process does nothing, or its machine is suspended.
     Pause { node: NodeId, is_suspended: bool, time: Duration },
-    /// Steps of disks take up to so long.
-    SlowDisks { nodes: Vec<NodeId>, step: Duration, time: Duration },
+    /// Steps of disks take up to so long: all of them, or those of one kind.
+    SlowDisks { nodes: Vec<NodeId>, only: Option<DiskStep>, step: Duration, time: Duration },
     /// A disk does nothing.
     HangingDisk { node: NodeId, time: Duration },
     /// A disk has no space.
@@ -149,10 +150,13 @@ impl Active {
         times.max().unwrap_or_default()
     }
 
-    /// Longest step of a disk.
-    pub fn step_max(&self, node: NodeId) -> Duration {
+    /// Longest time of a step of a disk.
+    pub fn step_max(&self, node: NodeId, of: DiskStep) -> Duration {
         let steps = self.all().filter_map(|it| match it {
-            Fault::SlowDisks { nodes, step, .. } if nodes.contains(&node) => Some(*step),
+            Fault::SlowDisks { nodes, only, step, .. } => {
+                let is_slow = nodes.contains(&node) && only.is_none_or(|only| only == of);
+                is_slow.then_some(*step)
+            }
             _ => None,
         });
         steps.max().unwrap_or(USUAL_STEP)

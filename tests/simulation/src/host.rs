@@ -83,7 +83,7 @@ impl Host {
         }
         let (mut changed, min, max, is_full) = self.world.with(|state| {
             let active = &state.active;
-            let (max, is_full) = (active.step_max(self.node), active.is_full(self.node));
+            let (max, is_full) = (active.step_max(self.node, step), active.is_full(self.node));
             let (_, open) = active.snapshot_times();
             let min = if step == DiskStep::Open { open } else { Duration::ZERO };
             (active.changed.subscribe(), min, max, is_full)

@@ -6,6 +6,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use raft::NodeId;
 
+use raft::simulation::DiskStep;
+
 use crate::faults::Fault;
 use crate::plan::Plan;
 use crate::process::End;
@@ -19,12 +21,13 @@ const LASTING: Duration = Duration::from_secs(60);
 pub type MakePlan = fn(&mut Rng) -> Plan;
 
 /// The plans, by their names.
-pub const NAMED: [(&str, MakePlan); 8] = [
+pub const NAMED: [(&str, MakePlan); 9] = [
     ("hanging-leader", |random| after(random, vec![(0, Fault::HangingLeader { time: LASTING })])),
     ("slow-disks", |random| {
         let step = [150, 400, 700][random.usize(0..3)];
         let nodes = vec![1, 2, 3, 4, 5];
-        let slow = Fault::SlowDisks { nodes, step: Duration::from_millis(step), time: LASTING };
+        let step = Duration::from_millis(step);
+        let slow = Fault::SlowDisks { nodes, only: None, step, time: LASTING };
         let ended = end_leader(random);
         after(random, vec![(0, slow), (2, ended)])
     }),
@@ -42,6 +45,7 @@ pub const NAMED: [(&str, MakePlan); 8] = [
         after(random, vec![(0, paused), (2, Fault::RemoveLeader)])
     }),
     ("long-install", long_install),
+    ("slow-syncs", slow_syncs),
     ("suspended-leader", |random| {
         let mut suspended = || {
             let time = Duration::from_millis(random.u64(2_500..4_000));
@@ -68,6 +72,18 @@ fn end_leader(random: &mut Rng) -> Fault {
 fn both_ways(node: NodeId) -> Vec<(NodeId, NodeId)> {
     let others = (1..=5).filter(|other| *other != node);
     others.flat_map(|other| [(node, other), (other, node)]).collect()
+}
+
+/// The syncs of a node are late, its state is flushed meanwhile, and then it loses power.
+fn slow_syncs(random: &mut Rng) -> Plan {
+    let (only, step) = (Some(DiskStep::LogSync), Duration::from_secs(4));
+    let slow = Fault::SlowDisks { nodes: vec![2], only, step, time: LASTING };
+    let ends = (1..8).map(|number| {
+        let down = Duration::from_millis(random.u64(100..3_000));
+        (5 * number, Fault::End { node: 2, end: End::Power, down })
+    });
+    let faults = [(0, slow)].into_iter().chain(ends).collect();
+    after(random, faults)
 }
 
 /// A node was down for so long that it needs a snapshot, and opens it for 20 seconds. The leader ends

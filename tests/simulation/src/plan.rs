@@ -125,15 +125,7 @@ fn fault(random: &mut Rng, nodes: &[NodeId], kinds: &[u8]) -> Fault {
     match kinds[random.usize(..kinds.len())] {
         0 | 1 => Fault::End { node, end, down },
         2 | 3 => {
-            let steps = [
-                DiskStep::LogWrite,
-                DiskStep::LogSync,
-                DiskStep::LogMark,
-                DiskStep::Apply,
-                DiskStep::Flush,
-                DiskStep::Open,
-            ];
-            let step = steps[random.usize(..steps.len())];
+            let step = disk_step(random);
             Fault::EndAt { node, at: EndAt { step, count: random.u32(1..20), end, down } }
         }
         4 => Fault::EndAll { end, down },
@@ -151,7 +143,8 @@ fn fault(random: &mut Rng, nodes: &[NodeId], kinds: &[u8]) -> Fault {
             let mut slow = nodes.to_vec();
             random.shuffle(&mut slow);
             slow.truncate(random.usize(1..=nodes.len()));
-            Fault::SlowDisks { nodes: slow, step: Duration::from_millis(step), time }
+            let only = random.bool().then(|| disk_step(random));
+            Fault::SlowDisks { nodes: slow, only, step: Duration::from_millis(step), time }
         }
         11 => Fault::HangingDisk { node, time: seconds(random, 1.0, 15.0) },
         12 => Fault::FullDisk { node, time },
@@ -176,6 +169,11 @@ fn fault(random: &mut Rng, nodes: &[NodeId], kinds: &[u8]) -> Fault {
             false => Fault::Remove { node },
         },
     }
+}
+
+fn disk_step(random: &mut Rng) -> DiskStep {
+    use DiskStep::{Apply, Flush, LogMark, LogSync, LogWrite, Open};
+    [LogWrite, LogSync, LogMark, Apply, Flush, Open][random.usize(0..6)]
 }
 
 /// Directed paths that are cut: a partition, a part of one, one direction, or a bridge between two halves.

@@ -195,11 +195,13 @@ impl World {
         self.with(|state| state.trace.add(text));
     }
 
-    /// Records what must not have happened.
+    /// Records what must not have happened, once.
     pub fn violate(&self, text: String) {
         self.with(|state| {
             state.trace.add(&format!("VIOLATION {text}"));
-            state.violations.push(text);
+            if !state.violations.contains(&text) {
+                state.violations.push(text);
+            }
         });
     }
 
