@@ -60,7 +60,7 @@ MUTANTS = [
         "open a term without a barrier",
         "raft/src/leader/executor.rs",
         "let ready = self.shared.raft.ensure_linearizable(ReadPolicy::ReadIndex).await;",
-        "let ready: Result<(), RaftError<TypeConfig, ()>> = Ok(());",
+        "let ready: Result<(), RaftError<TypeConfig, std::convert::Infallible>> = Ok(());",
     ),
     mutant(
         "confirm without a quorum",
@@ -226,6 +226,15 @@ MUTANTS = [
         "node/src/backup/store.rs",
         'for folder in ["pending", "backups"] {',
         'for folder in ["backups"] {',
+        "node:backup::simulation",
+    ),
+    mutant(
+        "a backup uses any object that is there",
+        "node/src/backup/store.rs",
+        "Ok(files.map(|file| (file.sha256, file.object)).collect())",
+        '''drop(files);
+        let names = self.list("files").await?.into_iter().filter_map(|it| it.location.filename().map(str::to_owned));
+        Ok(names.map(|name| (name[..64].to_owned(), name)).collect())''',
         "node:backup::simulation",
     ),
     mutant(

@@ -111,6 +111,10 @@ impl Backups {
 }
 
 /// Uploads the files of a backup from a folder, then its manifest.
+///
+/// Another node may be removing files meanwhile: those that no backup has named for a day. It may have looked
+/// before this backup named its own. So this one uses no object because it is there, but because a complete
+/// backup names it.
 pub(super) async fn put(
     store: &Store,
     folder: &Path,
@@ -118,13 +122,18 @@ pub(super) async fn put(
     status: &Mutex<BackupStatus>,
 ) -> Result<(), String> {
     store.put_pending(manifest).await?;
-    upload_missing(store, folder, manifest, status).await?;
+    // After that: from now on no other node finds that nothing names the objects of complete backups.
+    let objects = store.objects().await?;
+    let mut manifest = manifest.clone();
+    for file in &mut manifest.files {
+        if let Some(object) = objects.get(&file.sha256) {
+            file.object.clone_from(object);
+        }
+    }
+    upload_missing(store, folder, &manifest, status).await?;
     fail::fail_point!("backup-uploaded", |_| std::process::abort());
-    // Once more: old backups may have been removed meanwhile, with files that this one found.
-    progress(status, |progress| progress.done_bytes = 0);
-    upload_missing(store, folder, manifest, status).await?;
     fail::fail_point!("backup-complete");
-    store.put_manifest(manifest).await
+    store.put_manifest(&manifest).await
 }
 
 async fn upload_missing(
@@ -133,9 +142,9 @@ async fn upload_missing(
     manifest: &Manifest,
     status: &Mutex<BackupStatus>,
 ) -> Result<(), String> {
-    for FileOf { name, sha256, bytes } in &manifest.files {
+    for FileOf { name, bytes, object, .. } in &manifest.files {
         fail::fail_point!("backup-file", |_| std::process::abort());
-        if store.has_file(sha256, *bytes).await? {
+        if store.has_file(object, *bytes).await? {
             progress(status, |progress| progress.done_bytes += bytes);
             continue;
         }
@@ -145,7 +154,7 @@ async fn upload_missing(
                 progress.uploaded_bytes += part;
             });
         };
-        store.upload(&folder.join(name), sha256, sent).await?;
+        store.upload(&folder.join(name), object, sent).await?;
     }
     Ok(())
 }
@@ -187,7 +196,7 @@ fn files(folder: &Path) -> Result<Vec<FileOf>, String> {
         let (mut file, mut hash) = (std::fs::File::open(&path).map_err(text)?, Sha256::new());
         let bytes = std::io::copy(&mut file, &mut hash).map_err(text)?;
         let sha256 = hex::encode(hash.finalize());
-        files.push(FileOf { name: name.to_owned(), sha256, bytes });
+        files.push(FileOf { name: name.to_owned(), sha256, bytes, object: String::new() });
     }
     files.sort_by(|left, right| left.name.cmp(&right.name));
     Ok(files)

@@ -54,6 +54,8 @@ pub(crate) struct FileOf {
     pub(crate) name: String,
     pub(crate) sha256: String,
     pub(crate) bytes: u64,
+    /// Name of the object in `files/`: the hash, and the id of the backup that created it.
+    pub(crate) object: String,
 }
 
 impl ModelOf {
@@ -67,15 +69,17 @@ impl Manifest {
         state: &CopiedState,
         node: u64,
         cluster_key: Option<String>,
-        files: Vec<FileOf>,
+        mut files: Vec<FileOf>,
     ) -> Result<Self, String> {
         let created_at = Timestamp::now();
         let random: [u8; 4] = api::random_bytes();
+        let id = format!("{}-{}", created_at.strftime("%Y%m%dT%H%M%S.%3fZ"), hex::encode(random));
+        files.iter_mut().for_each(|file| file.object = format!("{}-{id}", file.sha256));
         let clock = Timestamp::from_microsecond(state.position.clock.0).unwrap_or_default();
         let LogEnd { term, index, .. } = LogEnd::of_state(&state.position).map_err(text)?;
         Ok(Self {
             format: FORMAT,
-            id: format!("{}-{}", created_at.strftime("%Y%m%dT%H%M%S.%3fZ"), hex::encode(random)),
+            id,
             created_at,
             version: VERSION.into(),
             level: state.cluster.release.level,

@@ -152,10 +152,10 @@ async fn download(
     received: impl Fn(u64),
 ) -> Result<CopiedState, String> {
     std::fs::create_dir(to).map_err(cannot("create a folder"))?;
-    for FileOf { name, sha256, .. } in &manifest.files {
+    for FileOf { name, sha256, object, .. } in &manifest.files {
         let path = to.join(plain(name)?);
         fail::fail_point!("restore-file", |_| std::process::abort());
-        if !store.download(sha256, Some(&path), &received).await? {
+        if !store.download(object, sha256, Some(&path), &received).await? {
             return Err(format!("the file {sha256} is damaged"));
         }
     }

@@ -37,6 +37,22 @@ pub(crate) struct Pruned {
     pub(crate) files: usize,
 }
 
+/// What manifests name.
+#[derive(Default)]
+struct Named {
+    /// The objects of complete backups.
+    objects: BTreeSet<String>,
+    /// The hashes of files of those that are being created: they may use any object with one.
+    hashes: BTreeSet<String>,
+}
+
+impl Named {
+    fn has(&self, object: &str) -> bool {
+        let hash = object.split('-').next();
+        self.objects.contains(object) || hash.is_some_and(|hash| self.hashes.contains(hash))
+    }
+}
+
 /// An open place for backups.
 #[derive(Clone)]
 pub(crate) struct Store {
@@ -79,13 +95,13 @@ impl Store {
         self.root.clone().join("pending").join(format!("{id}.json"))
     }
 
-    fn file_path(&self, sha256: &str) -> Path {
-        self.root.clone().join("files").join(sha256)
+    fn file_path(&self, object: &str) -> Path {
+        self.root.clone().join("files").join(object)
     }
 
-    /// Whether it has a file of this hash and length.
-    pub(crate) async fn has_file(&self, sha256: &str, bytes: u64) -> Result<bool, String> {
-        match self.objects.head(&self.file_path(sha256)).await {
+    /// Whether it has a file of this length.
+    pub(crate) async fn has_file(&self, object: &str, bytes: u64) -> Result<bool, String> {
+        match self.objects.head(&self.file_path(object)).await {
             Ok(found) => Ok(found.size == bytes),
             Err(object_store::Error::NotFound { .. }) => Ok(false),
             Err(error) => Err(text(error)),
@@ -93,22 +109,22 @@ impl Store {
     }
 
     /// Removes a file, so that the next backup uploads it again.
-    pub(crate) async fn remove_file(&self, sha256: &str) -> Result<(), String> {
-        match self.objects.delete(&self.file_path(sha256)).await {
+    pub(crate) async fn remove_file(&self, object: &str) -> Result<(), String> {
+        match self.objects.delete(&self.file_path(object)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(text(error)),
         }
     }
 
-    /// Uploads a file with this hash. `sent` is called with the bytes of each part.
+    /// Uploads a file. `sent` is called with the bytes of each part.
     pub(crate) async fn upload(
         &self,
         from: &FilePath,
-        sha256: &str,
+        object: &str,
         sent: impl Fn(u64),
     ) -> Result<(), String> {
         let mut file = tokio::fs::File::open(from).await.map_err(text)?;
-        let (to, objects) = (self.file_path(sha256), Arc::clone(&self.objects));
+        let (to, objects) = (self.file_path(object), Arc::clone(&self.objects));
         let mut out = BufWriter::with_capacity(objects, to, BUFFER_BYTES);
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
@@ -126,11 +142,12 @@ impl Store {
     /// Downloads a file to `to`, or only reads it without a target. Returns whether it has its hash.
     pub(crate) async fn download(
         &self,
+        object: &str,
         sha256: &str,
         to: Option<&FilePath>,
         received: impl Fn(u64),
     ) -> Result<bool, String> {
-        let found = self.objects.get(&self.file_path(sha256)).await.map_err(text)?;
+        let found = self.objects.get(&self.file_path(object)).await.map_err(text)?;
         let mut parts = found.into_stream();
         let mut file = match to {
             Some(path) => Some(tokio::fs::File::create_new(path).await.map_err(text)?),
@@ -243,6 +260,13 @@ impl Store {
         of_cluster.pop().ok_or_else(|| NONE.into())
     }
 
+    /// The objects that complete backups name, by their hashes.
+    pub(crate) async fn objects(&self) -> Result<BTreeMap<String, String>, String> {
+        let readable = self.manifests().await?.into_iter().filter_map(|(_, found)| found.ok());
+        let files = readable.flat_map(|manifest| manifest.files);
+        Ok(files.map(|file| (file.sha256, file.object)).collect())
+    }
+
     async fn read_manifest(&self, path: &Path, bytes: u64) -> Result<Manifest, String> {
         if bytes > MANIFEST_BYTES_MAX {
             return Err("the manifest is too long".into());
@@ -290,7 +314,7 @@ impl Store {
         let mut unnamed = BTreeMap::new();
         for file in self.list("files").await? {
             let Some(name) = file.location.filename() else { continue };
-            if !named.contains(name) {
+            if !named.has(name) {
                 // A clock that was ahead does not keep it longer.
                 let since = known.get(name).map_or(now, |since| now.min(*since));
                 unnamed.insert(name.to_owned(), since);
@@ -305,19 +329,19 @@ impl Store {
         // Once more: a backup that began meanwhile has named its files.
         let named = self.named(now).await?;
         for name in &due {
-            if !named.contains(name) {
+            if !named.has(name) {
                 self.remove_file(name).await?;
             }
             unnamed.remove(name);
         }
         self.put_json(&path, &unnamed).await?;
-        Ok(due.iter().filter(|name| !named.contains(*name)).count())
+        Ok(due.iter().filter(|name| !named.has(name)).count())
     }
 
     /// The files of all backups, also of those that are being created. Removes what backups that
     /// never ended left.
-    async fn named(&self, now: Timestamp) -> Result<BTreeSet<String>, String> {
-        let mut named = BTreeSet::new();
+    async fn named(&self, now: Timestamp) -> Result<Named, String> {
+        let mut named = Named::default();
         let before = now - PENDING_AGE_MAX;
         // In this order: a backup that is completed meanwhile is in the second list.
         for folder in ["pending", "backups"] {
@@ -329,7 +353,12 @@ impl Store {
                 }
                 let manifest = self.read_manifest(&object.location, object.size).await;
                 let manifest = manifest.map_err(|error| format!("{}: {error}", object.location))?;
-                named.extend(manifest.files.into_iter().map(|file| file.sha256));
+                for file in manifest.files {
+                    match folder {
+                        "pending" => named.hashes.insert(file.sha256),
+                        _ => named.objects.insert(file.object),
+                    };
+                }
             }
         }
         Ok(named)

@@ -223,18 +223,18 @@ async fn check(
     remove_damaged: bool,
 ) -> Result<(), Failure> {
     let (bar, mut wrong) = (bar(manifest.bytes()), 0);
-    for FileOf { name, sha256, bytes } in &manifest.files {
+    for FileOf { name, sha256, bytes, object } in &manifest.files {
         let is_whole = match state {
             Some(state) => {
                 let to = state.join(plain(name)?);
-                store.download(sha256, Some(&to), |bytes| bar.inc(bytes)).await
+                store.download(object, sha256, Some(&to), |bytes| bar.inc(bytes)).await
             }
-            None => store.has_file(sha256, *bytes).await,
+            None => store.has_file(object, *bytes).await,
         };
         let fault = match is_whole {
             Ok(true) => continue,
             Ok(false) if remove_damaged => {
-                store.remove_file(sha256).await?;
+                store.remove_file(object).await?;
                 "it was damaged, and is removed".to_owned()
             }
             Ok(false) => "it is absent or damaged".to_owned(),
@@ -242,7 +242,7 @@ async fn check(
         };
         wrong += 1;
         // Unlike `ProgressBar::println`, this also prints into a pipe.
-        bar.suspend(|| println!("{name} ({sha256}): {fault}"));
+        bar.suspend(|| println!("{name} ({object}): {fault}"));
     }
     bar.finish_and_clear();
     if wrong > 0 {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::ops::Deref;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use parking_lot::Mutex;
 use raft::Until;
@@ -35,13 +36,24 @@ const STEP_MAX: Duration = Duration::from_secs(3 * 3_600);
 const KEPT: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 const CLUSTER: &str = "c1";
 
-/// A place with a clock of its own. Reads and writes wait before they take effect, writes after that too.
-struct Place {
+/// A place with a clock of its own. Each operation waits before it takes effect, and after that too.
+#[derive(Clone)]
+struct Place(Arc<Content>);
+
+struct Content {
     objects: InMemory,
     random: Mutex<Rng>,
     started: Instant,
     /// When each object was written.
     written: Mutex<BTreeMap<Path, Duration>>,
+}
+
+impl Deref for Place {
+    type Target = Content;
+
+    fn deref(&self) -> &Content {
+        &self.0
+    }
 }
 
 impl Place {
@@ -113,14 +125,30 @@ impl ObjectStore for Place {
         &self,
         paths: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
-        self.objects.delete_stream(paths)
+        let this = self.clone();
+        let removed = paths.then(move |path| {
+            let this = this.clone();
+            async move {
+                let path = path?;
+                this.wait().await;
+                this.objects.delete(&path).await?;
+                this.wait().await;
+                Ok(path)
+            }
+        });
+        removed.boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        // What is there at the call.
-        let found: Vec<_> = futures::executor::block_on(self.objects.list(prefix).collect());
-        let dated: Vec<_> = found.into_iter().map(|it| it.map(|meta| self.dated(meta))).collect();
-        futures::stream::iter(dated).boxed()
+        let (this, prefix) = (self.clone(), prefix.cloned());
+        // What is there at some moment between the call and the first object.
+        let listed = async move {
+            this.wait().await;
+            let found: Vec<_> = this.objects.list(prefix.as_ref()).collect().await;
+            this.wait().await;
+            futures::stream::iter(found.into_iter().map(move |it| it.map(|meta| this.dated(meta))))
+        };
+        futures::stream::once(listed).flatten().boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
@@ -134,7 +162,7 @@ impl ObjectStore for Place {
 
 /// A run: its place, and what is known of its backups.
 struct Run {
-    place: Arc<Place>,
+    place: Place,
     store: Store,
     random: Mutex<Rng>,
     /// Index of the log.
@@ -143,14 +171,13 @@ struct Run {
 
 impl Run {
     fn new(seed: u64) -> Arc<Self> {
-        let place = Arc::new(Place {
+        let place = Place(Arc::new(Content {
             objects: InMemory::new(),
             random: Mutex::new(Rng::with_seed(seed)),
             started: Instant::now(),
             written: Mutex::default(),
-        });
-        let store =
-            Store { objects: Arc::clone(&place) as Arc<dyn ObjectStore>, root: Path::default() };
+        }));
+        let store = Store { objects: Arc::new(place.clone()), root: Path::default() };
         let random = Mutex::new(Rng::with_seed(seed + 1));
         Arc::new(Self { place, store, random, index: Mutex::new(0) })
     }
@@ -174,7 +201,9 @@ impl Run {
         let files = names.into_iter().map(|number| {
             let (name, content) = (format!("{number}.sst"), vec![number as u8; 100]);
             std::fs::write(folder.join(&name), &content).unwrap();
-            FileOf { name, sha256: hex::encode(Sha256::digest(&content)), bytes: 100 }
+            let sha256 = hex::encode(Sha256::digest(&content));
+            let object = format!("{sha256}-{index}");
+            FileOf { name, sha256, bytes: 100, object }
         });
         // The wall clock of the node is wrong by up to a year.
         let error = SignedDuration::from_hours(self.random(2 * 8_760) as i64 - 8_760);
@@ -238,7 +267,7 @@ impl Run {
             let all = self.manifests().await;
             for manifest in &all {
                 for file in &manifest.files {
-                    let path = Path::from(format!("files/{}", file.sha256));
+                    let path = Path::from(format!("files/{}", file.object));
                     let found = self.place.objects.get_opts(&path, GetOptions::default()).await;
                     assert!(found.is_ok(), "backup {} lacks {}", manifest.index, file.name);
                 }
