@@ -80,6 +80,9 @@ pub enum StartError {
     /// The operating system refused a folder or a thread.
     #[error("cannot prepare the node: {0}")]
     System(#[from] std::io::Error),
+    /// The disks of a lost cluster are not recovered.
+    #[error("{0}")]
+    Disks(&'static str),
     /// The settings are invalid.
     #[error("invalid raft settings: {0}")]
     Settings(String),

@@ -78,7 +78,7 @@ pub use operation::{
     ClockStatus, ClusterStatus, MemberRole, MemberStatus, OperateError, Operation, OperationResult,
     Verification,
 };
-pub use recover::{Remains, Replay, Until, apply_remains, examine_remains, is_majority};
+pub use recover::{RemainingDisks, Remains, Replay, Until, apply_remains, examine_remains};
 pub use restore::{RestoredNode, restore};
 pub use segment::{HEAD_BYTES_MAX, LogEnd, Next, Segment, SegmentHead};
 pub use shared::Totals;

@@ -6,6 +6,7 @@
 //! last entry has the highest term, then index, contains each committed entry of the others (Raft,
 //! section 5.4.1). It contains every acknowledged entry if the logs are those of a majority.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use openraft::EntryPayload;
 use storage::backup::Examined;
 use storage::model::cluster::{Incarnation, Position};
 use storage::model::id::Timestamp;
-use storage::{Batch, Options, Reader, RowFaults, Writer, codec};
+use storage::{Batch, Change, Log, Options, Reader, RowFaults, Writer, codec};
 
 use crate::error::StartError;
 use crate::integrity::quarantine_reason;
@@ -36,8 +37,8 @@ pub struct Remains {
     pub mark: String,
     /// Whether the log ends before that mark: the disk lost what it had synced.
     pub is_short: bool,
-    /// Id of its cluster.
-    pub cluster: Incarnation,
+    /// Id of its cluster. `None` if state and log know none: the node was not yet a member.
+    pub cluster: Option<Incarnation>,
     /// Rows of its state that cannot be.
     pub faults: RowFaults,
     /// Why the node was quarantined: its state is not to be trusted. `None` if it was not.
@@ -58,6 +59,10 @@ pub fn examine_remains(data: &Path) -> Result<Remains, StartError> {
     // The mark is written before the first entry: one that is absent was lost with the rest.
     let is_short = mark.is_none_or(|mark| last < mark.last);
     let Examined { position, cluster, faults } = storage::backup::examine_data(data)?;
+    let cluster = match cluster {
+        Some(id) => Some(id),
+        None => cluster_in(&log, &position)?,
+    };
     let LogIdRecord { term, index } = last.unwrap_or(LogIdRecord { term: 0, index: 0 });
     Ok(Remains {
         data: data.to_owned(),
@@ -69,6 +74,83 @@ pub fn examine_remains(data: &Path) -> Result<Remains, StartError> {
         faults,
         quarantined: quarantine_reason(data)?,
     })
+}
+
+/// The cluster that a log creates after this position.
+fn cluster_in(log: &Log, position: &Position) -> storage::Result<Option<Incarnation>> {
+    let mut next = if position.log_id.is_empty() { 0 } else { position.index + 1 };
+    loop {
+        let entries = read_from(log, next, u64::MAX)?;
+        let Some(last) = entries.last() else { return Ok(None) };
+        next = last.log_id.index() + 1;
+        for entry in entries {
+            let EntryPayload::Normal(payload) = &entry.payload else { continue };
+            let batch: Batch = codec::decode(&payload.0)?;
+            // Another one was decided on another state, and changes nothing.
+            if batch.after == position.batch {
+                let mut changes = batch.changes.into_iter();
+                return Ok(changes.find_map(|change| match change {
+                    Change::ClusterPut(cluster) => Some(cluster.id),
+                    _ => None,
+                }));
+            }
+        }
+    }
+}
+
+/// What is left of a cluster: the disks of some of its nodes.
+#[derive(Debug)]
+pub struct RemainingDisks(Vec<(NodeId, Remains)>);
+
+impl RemainingDisks {
+    /// Sorts them: the log that goes furthest is first.
+    pub fn new(mut disks: Vec<(NodeId, Remains)>) -> Self {
+        disks.sort_by_key(|(_, remains)| Reverse(remains.last));
+        Self(disks)
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[(NodeId, Remains)] {
+        &self.0
+    }
+
+    /// The one that is recovered: its log contains those of the others. A state that is not to be trusted is
+    /// left out, and so is a node that was not yet a member.
+    ///
+    /// # Errors
+    /// If none is left, or they are of several clusters.
+    pub fn best(&self) -> Result<&Remains, StartError> {
+        let clusters: BTreeSet<_> = self.0.iter().filter_map(|(_, it)| it.cluster).collect();
+        match clusters.len() {
+            0 => Err(StartError::Disks("none of these nodes was a member of a cluster")),
+            1 => {
+                let best = self.trusted().next().map(|(_, remains)| remains);
+                best.ok_or(StartError::Disks("each of these members was quarantined"))
+            }
+            _ => Err(StartError::Disks("these are disks of several clusters")),
+        }
+    }
+
+    /// Whether nothing that was acknowledged is missing in the state that was recovered: the disks are those
+    /// of a majority of its voters, of both sets of them during a change.
+    ///
+    /// # Errors
+    /// If the membership in the position is damaged.
+    pub fn are_majority(&self, recovered: &Position) -> Result<bool, StartError> {
+        // A log that lost its end may lack an entry that its node had confirmed.
+        let whole = self.trusted().filter(|(_, remains)| !remains.is_short);
+        let nodes: BTreeSet<NodeId> = whole.map(|(node, _)| *node).collect();
+        let membership = snapshot_meta(recovered)?.last_membership;
+        let sets = membership.membership().get_joint_config();
+        let hold =
+            |voters: &BTreeSet<NodeId>| voters.intersection(&nodes).count() > voters.len() / 2;
+        Ok(!sets.is_empty() && sets.iter().all(hold))
+    }
+
+    fn trusted(&self) -> impl Iterator<Item = &(NodeId, Remains)> {
+        let is_trusted = |it: &Remains| it.cluster.is_some() && it.quarantined.is_none();
+        self.0.iter().filter(move |(_, remains)| is_trusted(remains))
+    }
 }
 
 /// Copies the state of a data folder into the new folder `work`, applies its whole log, and copies
@@ -188,16 +270,4 @@ fn gap(last: &LogEnd, found: &LogEnd) -> storage::Error {
         found.index, found.term, last.index, last.term
     );
     storage::Error::Corrupt { what: "log segment", detail }
-}
-
-/// Whether these nodes are a majority of the voters of a state: of both sets of them during a
-/// change.
-///
-/// # Errors
-/// If the membership in the position is damaged.
-pub fn is_majority(position: &Position, nodes: &BTreeSet<NodeId>) -> Result<bool, StartError> {
-    let membership = snapshot_meta(position)?.last_membership;
-    let sets = membership.membership().get_joint_config();
-    let holds = |voters: &BTreeSet<NodeId>| voters.intersection(nodes).count() > voters.len() / 2;
-    Ok(!sets.is_empty() && sets.iter().all(holds))
 }

@@ -34,8 +34,8 @@ pub struct CopiedState {
 pub struct Examined {
     /// Its position in the log.
     pub position: Position,
-    /// Id of its cluster; zeros before it was bootstrapped.
-    pub cluster: Incarnation,
+    /// Id of its cluster, if it is bootstrapped in this state.
+    pub cluster: Option<Incarnation>,
     /// Rows that cannot be.
     pub faults: RowFaults,
 }
@@ -47,7 +47,7 @@ pub struct Examined {
 pub fn examine_data(data: &Path) -> Result<Examined> {
     let current = Folder::new(&data.join("state")).named()?;
     let state = State::open_to_read(&current)?;
-    let cluster = state.record::<Cluster>(&Key::Cluster)?.map_or([0; 16], |cluster| cluster.id);
+    let cluster = state.record::<Cluster>(&Key::Cluster)?.map(|cluster| cluster.id);
     let position = state.record::<Position>(&Key::Position)?.unwrap_or_default();
     let faults = row_faults(&state.snapshot(), Duration::ZERO)?;
     Ok(Examined { position, cluster, faults })

@@ -38,6 +38,11 @@ impl NewNode {
         Self { folder, config, address: node.peer_address(), ops: node.ops().to_owned() }
     }
 
+    /// Its data folder.
+    pub(super) fn data(&self) -> std::path::PathBuf {
+        self.folder.path().join("data")
+    }
+
     /// Starts it as node 4.
     pub(super) fn serve(&self) -> Process {
         self.serve_as(4)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::backups::serve;
+use super::membership::NewNode;
 use super::*;
 
 /// Sizes and times of change of all files below a folder.
@@ -22,10 +23,9 @@ fn files_below(folder: &Path) -> Vec<(PathBuf, u64, std::time::SystemTime)> {
     found
 }
 
-/// `hearth recover` with the disks of these nodes, into a new folder: whether it succeeded, and its
-/// output.
-async fn recover(cluster: &Cluster, nodes: &[&Node], options: &[&str]) -> (bool, String) {
-    let disks = nodes.iter().map(|node| node.data().display().to_string());
+/// `hearth recover` with these disks, into a new folder: whether it succeeded, and its output.
+async fn recover(cluster: &Cluster, disks: &[&Path], options: &[&str]) -> (bool, String) {
+    let disks = disks.iter().map(|data| data.display().to_string());
     let disks: Vec<String> = disks.flat_map(|data| ["--data".to_owned(), data]).collect();
     let arguments = disks.iter().map(String::as_str).chain(options.iter().copied());
     cluster.run(&[vec!["recover"], arguments.collect()].concat()).await
@@ -51,24 +51,34 @@ async fn disks_of_a_majority_hold_every_acknowledged_write() {
     cluster.nodes().for_each(Node::kill);
     let acknowledged = writers.stop().await;
     let before: Vec<_> = cluster.nodes().map(|node| files_below(&node.data())).collect();
-    let nodes: Vec<&Node> = cluster.nodes().collect();
+    let folders: Vec<PathBuf> = cluster.nodes().map(Node::data).collect();
+    let disks: Vec<&Path> = folders.iter().map(PathBuf::as_path).collect();
+    // A node that started, and was never added.
+    let stranger = NewNode::beside(&cluster);
+    let process = stranger.serve();
+    let strange = stranger.data();
+    let has_state = async || strange.join("state/snapshots").exists();
+    eventually("raft starts", has_state, |has| *has).await;
+    drop(process);
 
-    let (succeeded, text) = recover(&cluster, &nodes, &[]).await;
+    let all = [&disks[..], &[&strange]].concat();
+    let (succeeded, text) = recover(&cluster, &all, &[]).await;
     assert!(succeeded && text.contains("Nothing was written"), "{text}");
+    assert!(text.contains("not used: node 4 was not yet a member"), "{text}");
     for subset in [vec![0, 1], vec![0, 2], vec![1, 2], vec![0, 1, 2]] {
-        let disks: Vec<&Node> = subset.iter().map(|at| nodes[*at]).collect();
+        let some: Vec<&Path> = subset.iter().map(|at| disks[*at]).collect();
         let config = cluster.restored_config();
         let (succeeded, text) =
-            recover(&cluster, &disks, &["--config", config.to_str().unwrap()]).await;
+            recover(&cluster, &some, &["--config", config.to_str().unwrap()]).await;
         assert!(succeeded, "{subset:?}: {text}");
         assert!(text.contains("no acknowledged write is missing"), "{subset:?}: {text}");
         assert_recovered(&cluster, &config, &acknowledged).await;
         std::fs::remove_dir_all(cluster.folder().join("restored")).unwrap();
     }
-    for node in &nodes {
+    for disk in disks {
         let config = cluster.restored_config();
         let (succeeded, text) =
-            recover(&cluster, &[node], &["--config", config.to_str().unwrap()]).await;
+            recover(&cluster, &[disk], &["--config", config.to_str().unwrap()]).await;
         assert!(succeeded && text.contains("of the others may be missing"), "{text}");
         std::fs::remove_dir_all(cluster.folder().join("restored")).unwrap();
     }
@@ -79,7 +89,7 @@ async fn disks_of_a_majority_hold_every_acknowledged_write() {
 #[tokio::test]
 async fn running_node_is_not_recovered() {
     let cluster = options().start();
-    let (succeeded, text) = recover(&cluster, &[&cluster], &[]).await;
+    let (succeeded, text) = recover(&cluster, &[&cluster.data()], &[]).await;
     assert!(!succeeded && text.contains("stop the node"), "{text}");
 }
 

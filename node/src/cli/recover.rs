@@ -1,12 +1,11 @@
 //! `hearth recover`: a new cluster of what the disks of a lost one hold.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use raft::Remains;
+use raft::{RemainingDisks, Remains};
 use rustix::fs::{FlockOperation, fcntl_lock};
 
 use crate::backup::recover;
@@ -35,33 +34,21 @@ pub(crate) struct Recover {
     outset: Outset,
 }
 
-/// The data folder of a stopped node.
-struct Disk {
-    node: u64,
-    remains: Remains,
-    /// Keeps the node from starting.
-    _lock: Option<File>,
-}
-
 impl Recover {
     #[expect(clippy::print_stdout, reason = "the output of the command")]
     pub(crate) fn run(
         self,
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<(), Failure> {
-        let opened: Result<Vec<Disk>, String> = self.data.iter().map(|data| open(data)).collect();
-        let mut disks = opened?;
-        disks.sort_by_key(|disk| std::cmp::Reverse(disk.remains.last));
-        disks.iter().for_each(print);
-        let clusters: BTreeSet<_> = disks.iter().map(|disk| disk.remains.cluster).collect();
-        if clusters.len() > 1 {
-            return Err("these are disks of several clusters".into());
-        }
-        disks.retain(|disk| disk.remains.quarantined.is_none());
-        let best = disks.first().ok_or("each of these nodes was quarantined")?;
-        let data = best.remains.data.display();
+        let opened: Result<Vec<_>, String> = self.data.iter().map(|data| open(data)).collect();
+        // The locks keep the nodes from starting.
+        let (disks, _locks): (Vec<_>, Vec<_>) = opened?.into_iter().unzip();
+        let disks = RemainingDisks::new(disks);
+        disks.all().iter().for_each(print);
+        let best = disks.best().map_err(text)?;
+        let data = best.data.display();
         println!("The log of {data} goes furthest: it has all that the others have.");
-        if best.remains.is_short && !self.accept_loss {
+        if best.is_short && !self.accept_loss {
             return Err(format!(
                 "the log of {data} ends before what its node had synced: acknowledged writes are \
                  missing. Add the data folders of other nodes, or use it with --accept-loss"
@@ -77,17 +64,14 @@ impl Recover {
         if let Some(out) = &self.out {
             to.data.clone_from(out);
         }
-        let state = recover(&best.remains, &to)?;
+        let state = recover(best, &to)?;
         println!(
             "Recovered entry {} as a new cluster of node {}, in {}.",
             state.position.index,
             to.node,
             to.data.display()
         );
-        // A log that lost its end may lack an entry that its node had confirmed.
-        let whole = disks.iter().filter(|disk| !disk.remains.is_short);
-        let nodes: BTreeSet<u64> = whole.map(|disk| disk.node).collect();
-        match raft::is_majority(&state.position, &nodes).map_err(text)? {
+        match disks.are_majority(&state.position).map_err(text)? {
             true => {
                 println!("These are the disks of a majority: no acknowledged write is missing.")
             }
@@ -103,8 +87,9 @@ impl Recover {
     }
 }
 
-/// Examines a data folder, and keeps its node from starting.
-fn open(data: &Path) -> Result<Disk, String> {
+/// Examines the data folder of a stopped node. While its lock exists, the node cannot start; a folder that
+/// cannot be written has none.
+fn open(data: &Path) -> Result<((u64, Remains), Option<File>), String> {
     let node = identity::node_of(data)?;
     let path = data.join("log/LOCK");
     let lock = match File::options().write(true).open(&path) {
@@ -118,11 +103,11 @@ fn open(data: &Path) -> Result<Disk, String> {
         return Err(format!("a process uses {}: stop the node", data.display()));
     }
     let remains = raft::examine_remains(data).map_err(text)?;
-    Ok(Disk { node, remains, _lock: lock })
+    Ok(((node, remains), lock))
 }
 
 #[expect(clippy::print_stdout, reason = "the output of the command")]
-fn print(Disk { node, remains, .. }: &Disk) {
+fn print((node, remains): &(u64, Remains)) {
     let Remains {
         data,
         last: (term, index),
@@ -134,7 +119,10 @@ fn print(Disk { node, remains, .. }: &Disk) {
         quarantined,
     } = remains;
     println!("{}", data.display());
-    println!("  node {node} of cluster {}", hex::encode(cluster));
+    match cluster {
+        Some(cluster) => println!("  node {node} of cluster {}", hex::encode(cluster)),
+        None => println!("  not used: node {node} was not yet a member of a cluster"),
+    }
     println!("  the log ends at entry {index} of term {term}; {applied} is applied");
     println!("  synced: {mark}");
     print_faults(faults);

@@ -1,11 +1,10 @@
 //! The end of a cluster whose nodes never start again: its operator makes a new one of some of the disks.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use raft::{NodeId, Remains, RestoredNode};
+use raft::{NodeId, RemainingDisks, Remains, RestoredNode};
 use tokio::time::sleep;
 
 use crate::host::address;
@@ -20,23 +19,13 @@ const NODE: NodeId = 30;
 /// of a majority: it then has all that was acknowledged. `None` if no disk has a cluster.
 pub async fn recover(world: &Arc<World>) -> Option<(Running, bool)> {
     let disks = lose_disks(world);
-    let mut remains: Vec<(NodeId, Remains)> = Vec::new();
-    for (node, data) in disks {
-        match raft::examine_remains(&data) {
-            Ok(found) => remains.push((node, found)),
-            // A node that was never started, or was not yet a member.
-            Err(error) => world.trace(&format!("the disk of node {node}: {error}")),
-        }
+    let disks =
+        RemainingDisks::new(disks.into_iter().filter_map(|it| examine(world, it)).collect());
+    if disks.all().iter().all(|(_, remains)| remains.cluster.is_none()) {
+        return None;
     }
-    remains.sort_by_key(|(_, found)| std::cmp::Reverse(found.last));
-    let (_, best) = remains.first()?;
-    if best.is_short {
-        world.violate(format!("a disk lost what it had synced: {best:?}"));
-    }
-    let nodes: BTreeSet<NodeId> = remains.iter().map(|(node, _)| *node).collect();
-    match restore(world, best, &nodes) {
+    match restore(world, &disks) {
         Ok(is_majority) => {
-            world.trace(&format!("recovered {:?} of {nodes:?}: {is_majority}", best.last));
             start(world, NODE);
             loop {
                 sleep(Duration::from_millis(200)).await;
@@ -47,9 +36,29 @@ pub async fn recover(world: &Arc<World>) -> Option<(Running, bool)> {
                 }
             }
         }
-        Err(error) if error.contains("holds no cluster") => None,
         Err(error) => {
-            world.violate(format!("the disks of {nodes:?} are not recovered: {error}"));
+            world.violate(format!("the disks are not recovered: {error}"));
+            None
+        }
+    }
+}
+
+/// What a disk holds. `None` of a node that was never started, or was not yet a member.
+fn examine(world: &World, (node, data): (NodeId, PathBuf)) -> Option<(NodeId, Remains)> {
+    match raft::examine_remains(&data) {
+        Ok(found) => {
+            if found.is_short {
+                world
+                    .violate(format!("the disk of node {node} lost what it had synced: {found:?}"));
+            }
+            Some((node, found))
+        }
+        Err(error) => {
+            let text = format!("the disk of node {node}: {error}");
+            match text.contains("holds no") {
+                true => world.trace(&text),
+                false => world.violate(text),
+            }
             None
         }
     }
@@ -73,12 +82,13 @@ fn lose_disks(world: &World) -> Vec<(NodeId, PathBuf)> {
 }
 
 /// As `hearth recover` does.
-fn restore(world: &World, best: &Remains, nodes: &BTreeSet<NodeId>) -> Result<bool, String> {
+fn restore(world: &World, disks: &RemainingDisks) -> Result<bool, String> {
+    let best = disks.best().map_err(|error| error.to_string())?;
     let (work, source) = (world.new_folder("work"), world.new_folder("source"));
     raft::apply_remains(best, &work, &source).map_err(|error| error.to_string())?;
     let state = storage::backup::examine(&source).map_err(|error| error.to_string())?;
-    let is_majority =
-        raft::is_majority(&state.position, nodes).map_err(|error| error.to_string())?;
+    let is_majority = disks.are_majority(&state.position).map_err(|error| error.to_string())?;
+    world.trace(&format!("recovered {:?}, of a majority: {is_majority}", best.last));
     world.add_node(NODE);
     let data = world.with_node(NODE, |node| node.data.clone());
     std::fs::create_dir_all(&data).map_err(|error| error.to_string())?;
