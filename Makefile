@@ -203,12 +203,8 @@ soak: setup
 	@HEARTH_SEEDS=10000 cargo test --quiet --release -p simulation --test seeds -- --nocapture
 	@HEARTH_SEEDS=500 HEARTH_STEPS=300 cargo test --quiet --release -p storage --test it model
 	@HEARTH_SEEDS=200 cargo test --quiet --release -p storage --test it crossings
-	@HEARTH_KILLS=100 HEARTH_SEED=7 cargo test --quiet --release -p tests \
-	    --features failpoints --test it durability -- --nocapture
-	@HEARTH_KILLS=20 HEARTH_SEED=7 cargo test --quiet --release -p tests \
-	    --features failpoints --test it failover -- --nocapture --test-threads 1
-	@HEARTH_SECONDS=900 HEARTH_SEED=7 cargo test --quiet --release -p tests \
-	    --features failpoints --test it faults -- --nocapture
+	@HEARTH_SECONDS=300 HEARTH_SEED=7 cargo test --quiet --release -p tests \
+	    --features failpoints --test it chaos -- --nocapture --test-threads 1
 	@HEARTH_SECONDS=300 cargo test --quiet --release -p tests \
 	    --features failpoints --test it timers -- --nocapture
 	@HEARTH_RUNS=200 HEARTH_SEED=7 cargo test --quiet --release -p tests \

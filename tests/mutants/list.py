@@ -157,7 +157,7 @@ MUTANTS = [
         "keep_members(writer, before.as_deref())?;",
         "let _ = (&before, keep_members);",
         "simulation",
-        "it:recover:: joining:: failover::",
+        "it:recover:: joining:: chaos::kill",
     ),
     # Clocks and freshness.
     mutant(

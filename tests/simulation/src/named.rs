@@ -37,7 +37,7 @@ pub const NAMED: [(&str, MakePlan); 9] = [
         after(random, vec![(0, slow), (2, ended)])
     }),
     ("begun-node", |random| after(random, vec![(0, Fault::AddBegun { node: 20 })])),
-    ("cut-off-node", |random| {
+    ("cut-node", |random| {
         after(random, vec![(0, Fault::Cut { paths: both_ways(1), time: LASTING })])
     }),
     ("removed-leader", |random| {
