@@ -225,7 +225,7 @@ soak: setup
 	    --features failpoints --test it attacker_with -- --nocapture --test-threads 1
 	@HEARTH_TENANTS=9999 cargo test --quiet --release -p tests \
 	    --features failpoints --test it idle_tenants -- --nocapture
-	@HEARTH_INPUTS=500000 HEARTH_SEED=7 cargo test --quiet --release -p tests \
+	@HEARTH_SECONDS=600 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it fuzz:: -- --nocapture
 
 # Another embedding model in the cache; docs/models.md says for whom. MODEL=english is the one of `make setup`.

@@ -1,10 +1,13 @@
-//! Fuzz targets of request bodies, queries and cursors, behind the feature `fuzzing`.
+//! Fuzz targets of request bodies, queries, cursors, filters and messages of MCP, behind the feature
+//! `fuzzing`.
 
 use std::fmt::Display;
 use std::hint::black_box;
 use std::str::FromStr;
 
 use axum::body::Bytes;
+use jiff::tz::{Offset, TimeZone};
+use serde_json::Value;
 use storage::fuzz::Target;
 use storage::model::id::{MemoryId, TriggerId};
 use storage::model::memory::Origin;
@@ -14,6 +17,8 @@ use storage::model::trigger::DeliveryId;
 use storage::model::trigger::{STRENGTH_DEFAULT, TriggerAction};
 use storage::{BULK_MAX, CREATE_MAX};
 
+use crate::mcp::messages::Message;
+use crate::requests::conditions::{FilterJson, condition};
 use crate::requests::lists::ListQuery;
 use crate::requests::memories::{
     BulkChanges, BulkDeletion, MemoryChanges, NewMemories, NewMemory, Relation,
@@ -29,6 +34,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "request_bodies", run: request_bodies, seeds: body_seeds },
     Target { name: "request_queries", run: request_queries, seeds: query_seeds },
     Target { name: "cursors", run: cursors, seeds: cursor_seeds },
+    Target { name: "filters", run: filters, seeds: filter_seeds },
+    Target { name: "mcp_messages", run: mcp_messages, seeds: mcp_seeds },
 ];
 
 /// A body, as each type. What is accepted is within its bounds.
@@ -148,5 +155,44 @@ fn cursor_seeds() -> Vec<Vec<u8>> {
         "00000000-0000-7000-8000-000000000001".into(),
     ]
     .map(String::into_bytes)
+    .into()
+}
+
+/// A filter, as an object or as a text. One that is accepted has a condition in each time zone.
+pub fn filters(bytes: &[u8]) {
+    let Ok(filter) = serde_json::from_slice::<FilterJson>(bytes) else { return };
+    let zone = TimeZone::fixed(Offset::constant(14));
+    assert!(condition(Some(&filter), &zone).is_ok(), "{filter:?}");
+}
+
+fn filter_seeds() -> Vec<Vec<u8>> {
+    [
+        r#"{"tags": "a", "is_pinned": true, "not": {"namespace": "team/a"}}"#,
+        r#"{"or": [{"metadata.n": {"gte": 1, "lt": 2.5}}, {"memory_type": {"in": ["fact", "task"]}}]}"#,
+        r#"{"and": [{"heat": {"gt": 0.5}}, {"occurred_at": {"gte": "2024-02-29", "lt": "2025"}}]}"#,
+        r#""{\"created_at\": \"2026-11\", \"trust\": \"user\"}""#,
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .into()
+}
+
+/// A message of JSON-RPC.
+pub fn mcp_messages(bytes: &[u8]) {
+    let mut id = Value::Null;
+    if let Ok(message) = Message::parse(bytes, &mut id) {
+        assert!(id.is_null() || id.is_string() || id.is_i64(), "{id}");
+        black_box(message.repeated());
+    }
+}
+
+fn mcp_seeds() -> Vec<Vec<u8>> {
+    [
+        r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search",
+            "arguments": {"query": "tea", "limit": 3}}}"#,
+        r#"{"jsonrpc": "2.0", "method": "notifications/initialized"}"#,
+        r#"{"jsonrpc": "2.0", "id": "x", "method": "initialize", "params": {"protocolVersion":
+            "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}}"#,
+    ]
+    .map(|text| text.as_bytes().to_vec())
     .into()
 }

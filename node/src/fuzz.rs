@@ -1,14 +1,19 @@
-//! The fuzz target of webhook addresses, behind the feature `fuzzing`.
+//! Fuzz targets of webhook addresses, manifests of backups, and exports of other products, behind the
+//! feature `fuzzing`.
 
 use std::net::IpAddr;
 
 use storage::fuzz::Target;
 
+use crate::backup::Manifest;
 use crate::webhooks::address::Policy;
 
 /// All targets of this crate.
-pub const TARGETS: &[Target] =
-    &[Target { name: "webhook_addresses", run: webhook_addresses, seeds: url_seeds }];
+pub const TARGETS: &[Target] = &[
+    Target { name: "webhook_addresses", run: webhook_addresses, seeds: url_seeds },
+    Target { name: "manifests", run: manifests, seeds: manifest_seeds },
+    Target { name: "imports", run: imports, seeds: import_seeds },
+];
 
 /// A URL. If it is accepted, it is HTTPS without credentials, and its host is neither this machine
 /// nor an address of a private network.
@@ -60,6 +65,46 @@ fn url_seeds() -> Vec<Vec<u8>> {
         "https://user:secret@hooks.example/",
         "http://10.0.0.1/",
         "https://１２７.０.０.１/",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .into()
+}
+
+/// A manifest. One that is read is written with the same content.
+pub fn manifests(bytes: &[u8]) {
+    let Ok(manifest) = Manifest::parse(bytes) else { return };
+    let written = serde_json::to_vec(&manifest).expect("a manifest is JSON");
+    assert_eq!(Manifest::parse(&written), Ok(manifest));
+}
+
+fn manifest_seeds() -> Vec<Vec<u8>> {
+    let hash = "ab".repeat(32);
+    let manifest = format!(
+        r#"{{"format": 1, "id": "20261130T000000.000Z-00000000", "created_at": "2026-11-30T00:00:00Z",
+            "version": "1.0.0", "level": 1, "cluster": "0a", "node": 1, "index": 300, "term": 2,
+            "clock": "2026-11-30T00:00:00.5Z", "state_sha256": "{hash}", "model": {{"id": "", "name": "m"}},
+            "cluster_key": null, "files": [{{"name": "1.sst", "sha256": "{hash}", "bytes": 9,
+            "object": "{hash}-2"}}]}}"#
+    );
+    vec![manifest.into_bytes()]
+}
+
+/// An export of another product.
+pub fn imports(bytes: &[u8]) {
+    crate::client::foreign::fuzz(bytes);
+}
+
+fn import_seeds() -> Vec<Vec<u8>> {
+    [
+        r#"0{"results": [{"id": "1", "memory": "likes tea", "metadata": {"a": 1}, "created_at":
+            "2026-01-01T00:00:00Z"}]}"#,
+        r#"1{"type": "entity", "name": "Ann", "entityType": "person", "observations": ["likes tea"]}
+            {"type": "relation", "from": "Ann", "to": "Ben", "relationType": "knows"}"#,
+        r#"2[{"title": "t", "create_time": 1.5, "mapping": {"a": {"id": "a", "message": {"id": "m",
+            "author": {"role": "user"}, "create_time": 2, "content": {"content_type": "text",
+            "parts": ["likes tea"]}}, "parent": null, "children": []}}}]"#,
+        r#"3[{"uuid": "u", "name": "n", "chat_messages": [{"uuid": "m", "sender": "human", "text":
+            "likes tea", "created_at": "2026-01-01T00:00:00Z", "attachments": []}]}]"#,
     ]
     .map(|text| text.as_bytes().to_vec())
     .into()

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use openraft::Membership;
 use openraft::entry::RaftEntry;
 use storage::codec::encode;
@@ -19,12 +20,14 @@ use crate::network::message::{
     AppendRpc, PeerIdentity, Request, Response, Rpc, RpcResponse, SnapshotRpc,
 };
 use crate::network::transfer::read_announcement;
+use crate::segment::{LogEnd, Segment, SegmentHead};
 use crate::types::{Entry, LogId, Payload, StoredMembership};
 
 /// All targets of this crate.
 pub const TARGETS: &[Target] = &[
     Target { name: "peer_messages", run: peer_messages, seeds: message_seeds },
     Target { name: "log_records", run: log_records, seeds: log_seeds },
+    Target { name: "segments", run: segments, seeds: segment_seeds },
 ];
 
 const ID: LogIdRecord = LogIdRecord { term: 2, index: 300 };
@@ -62,6 +65,25 @@ pub fn log_records(bytes: &[u8]) {
     {
         assert_eq!(EntryRecord::from(entry), record);
     }
+}
+
+/// A segment of a log outside the cluster: its bytes, and the same with a right hash. One that is read is
+/// written as it was.
+pub fn segments(bytes: &[u8]) {
+    drop(SegmentHead::read(bytes));
+    let bytes = Bytes::copy_from_slice(bytes);
+    drop(Segment::decode(&bytes).map(|segment| segment.entries()));
+    let Some(bytes) = Segment::with_right_hash(&bytes) else { return };
+    let segment = Segment::decode(&bytes).expect("a segment with a right hash");
+    assert_eq!(segment.encode(), bytes);
+    drop(segment.entries());
+}
+
+fn segment_seeds() -> Vec<Vec<u8>> {
+    let rows: Vec<_> = entries().iter().map(encode).collect();
+    let before = LogEnd { term: 1, index: 299, sha256: None };
+    let segment = Segment::new([7; 16], before, &rows, Timestamp(1));
+    segment.into_iter().map(|segment| segment.encode()).collect()
 }
 
 fn message_seeds() -> Vec<Vec<u8>> {

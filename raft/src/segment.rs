@@ -117,7 +117,7 @@ impl SegmentHead {
 }
 
 impl Segment {
-    fn new(
+    pub(crate) fn new(
         cluster: Incarnation,
         before: LogEnd,
         entries: &[Vec<u8>],
@@ -155,6 +155,15 @@ impl Segment {
             return Err(corrupt("its hash is another one".into()));
         }
         Ok(Self { head, body })
+    }
+
+    /// The bytes of a segment with the hash of its entries in its head.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn with_right_hash(bytes: &[u8]) -> Option<Bytes> {
+        let (head, body) = split(bytes).ok()?;
+        let head = codec::decode::<SegmentHead>(head).ok()?;
+        let head = SegmentHead { sha256: Sha256::digest(body).into(), ..head };
+        Some(Self { head, body: Bytes::copy_from_slice(body) }.encode().into())
     }
 
     /// Its entries, with what they are.

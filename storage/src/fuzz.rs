@@ -1,6 +1,7 @@
 //! Fuzz targets of the engine, behind the feature `fuzzing`. `tests/it/fuzz.rs` and `tests/fuzz`
 //! run those of all crates.
 
+use index::data::TenantIndex;
 use jiff::tz::TimeZone;
 use model::cluster::{BatchId, Position};
 use model::edge::Edge;
@@ -39,6 +40,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "records", run: records, seeds: record_seeds },
     Target { name: "templates", run: templates, seeds: template_seeds },
     Target { name: "times", run: times, seeds: time_seeds },
+    Target { name: "saved_graphs", run: saved_graphs, seeds: graph_seeds },
 ];
 
 /// Most bytes of a change besides those of the rows that it writes: its variant, and numbers.
@@ -280,4 +282,25 @@ fn time_seeds() -> Vec<Vec<u8>> {
         "last november; since monday",
     ];
     queries.map(|query| [&NOW.0.to_le_bytes(), query.as_bytes()].concat()).into()
+}
+
+/// The content of a saved graph, and the same with a right checksum.
+pub fn saved_graphs(bytes: &[u8]) {
+    let index = TenantIndex::new(model::tenant::Tenant::default(), 2);
+    drop(index::saved::read(bytes, &index));
+    let sum = crc32fast::hash(bytes).to_le_bytes();
+    drop(index::saved::read(&[bytes, &sum].concat()[..], &index));
+}
+
+/// Two points that are linked in the lowest layer.
+fn graph_seeds() -> Vec<Vec<u8>> {
+    let numbers = |numbers: &[u32]| -> Vec<u8> {
+        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    };
+    let point = |id: u8, link: u32| {
+        let mut links = vec![u32::MAX; index::points::M0];
+        links[0] = link;
+        [&[id; 16][..], &[0], &1_f32.to_le_bytes(), &[1, 2], &numbers(&links)].concat()
+    };
+    vec![[b"hearthG1".to_vec(), numbers(&[2, 2, 0]), point(1, 1), point(2, 0)].concat()]
 }

@@ -1,11 +1,12 @@
 //! Fuzz targets on stable Rust: no input panics, breaks a property, or allocates without bound.
-//! HEARTH_INPUTS and HEARTH_SEED lengthen and vary the runs. `tests/fuzz` runs the same targets
-//! under libFuzzer.
+//! HEARTH_SECONDS lengthens the run of each target, and HEARTH_SEED varies it. `tests/fuzz` runs the same
+//! targets under libFuzzer.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::panic::catch_unwind;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use storage::fuzz::Target;
@@ -15,6 +16,8 @@ use crate::setting;
 /// Most bytes that one input of at most [`INPUT_BYTES_MAX`] may allocate at a time: a record, and
 /// what is made of it.
 const ALLOCATED_BYTES_MAX: u64 = 2 * storage::codec::RECORD_BYTES_MAX as u64;
+/// Inputs of a target at least.
+const INPUTS: u64 = 20_000;
 /// Longest derived input.
 const INPUT_BYTES_MAX: usize = 16 << 10;
 /// Longest input without a seed.
@@ -64,20 +67,22 @@ pub(crate) fn changed(random: &mut Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn run(targets: &[Target]) {
-    let (seed, inputs) = (setting("HEARTH_SEED", 1), setting("HEARTH_INPUTS", 20_000));
+    let (seed, time) =
+        (setting("HEARTH_SEED", 1), Duration::from_secs(setting("HEARTH_SECONDS", 0)));
     for target in targets {
-        println!("target {}, HEARTH_SEED={seed}, {inputs} inputs", target.name);
         let seeds = (target.seeds)();
-        let mut random = Rng::with_seed(seed);
+        let (mut random, mut inputs, started) = (Rng::with_seed(seed), 0, Instant::now());
         for seed in &seeds {
             (0..=seed.len()).for_each(|end| assert_holds(target, &seed[..end]));
         }
-        for _ in 0..inputs {
+        while inputs < INPUTS || started.elapsed() < time {
+            inputs += 2;
             assert_holds(target, &changed(&mut random, &seeds));
             let bytes: Vec<u8> =
                 (0..random.usize(..RANDOM_BYTES_MAX)).map(|_| random.u8(..)).collect();
             assert_holds(target, &bytes);
         }
+        println!("target {}, HEARTH_SEED={seed}: {inputs} inputs", target.name);
     }
 }
 
@@ -97,7 +102,7 @@ fn requests_accept_any_bytes() {
 }
 
 #[test]
-fn webhook_addresses_accept_any_bytes() {
+fn operators_and_hosts_accept_any_bytes() {
     run(node::fuzz::TARGETS);
 }
 

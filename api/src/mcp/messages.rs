@@ -21,11 +21,11 @@ const SERVER_ERROR: i32 = -32_000;
 const BAD_JSON: &str = "bad_json";
 
 /// A message of a client.
-pub(super) struct Message(Map<String, Value>);
+pub(crate) struct Message(Map<String, Value>);
 
 impl Message {
     /// Sets `id` to that of the message. Batches ended with the revision 2025-06-18.
-    pub(super) fn parse(bytes: &[u8], id: &mut Value) -> ApiResult<Self> {
+    pub(crate) fn parse(bytes: &[u8], id: &mut Value) -> ApiResult<Self> {
         let message = match serde_json::from_slice(bytes) {
             Ok(Value::Object(message)) => message,
             Ok(Value::Array(_)) => return Err(invalid("batches are not supported")),
@@ -50,7 +50,7 @@ impl Message {
     }
 
     /// What a repeated message has in common with the first one. Clients number their messages.
-    pub(super) fn repeated(&self) -> Vec<u8> {
+    pub(crate) fn repeated(&self) -> Vec<u8> {
         let params = |name: &str| self.0.get("params").and_then(|params| params.get(name));
         let parts = [self.0.get("method"), params("name"), params("arguments")];
         json!(parts).to_string().into_bytes()

@@ -7,7 +7,7 @@ mod calls;
 mod confirmation;
 mod graph;
 mod graph_types;
-mod messages;
+pub(crate) mod messages;
 mod profiles;
 mod prompts;
 mod resources;

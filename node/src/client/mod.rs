@@ -5,7 +5,7 @@ pub(crate) mod access;
 mod agents;
 pub(crate) mod connection;
 mod events;
-mod foreign;
+pub(crate) mod foreign;
 mod hook;
 mod keys;
 mod login;

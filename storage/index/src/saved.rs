@@ -95,7 +95,7 @@ impl SavedGraphs {
     pub fn load(&self, tenant: TenantId, index: &TenantIndex) -> io::Result<Option<Restored>> {
         match File::open(self.path(tenant)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            file => load(file?, index).map(Some),
+            file => read(BufReader::with_capacity(1 << 20, file?), index).map(Some),
         }
     }
 }
@@ -136,8 +136,12 @@ fn write(
     Ok(())
 }
 
-fn load(file: File, index: &TenantIndex) -> io::Result<Restored> {
-    let mut file = Summed { inner: BufReader::with_capacity(1 << 20, file), crc: Hasher::new() };
+/// Reads the content of a file, for the memories of `index`.
+///
+/// # Errors
+/// If it is damaged, or cannot be read.
+pub fn read(file: impl Read, index: &TenantIndex) -> io::Result<Restored> {
+    let mut file = Summed { inner: file, crc: Hasher::new() };
     let (mut restored, mut points) = (Restored::default(), Points::default());
     if array::<8>(&mut file)? != *FORMAT {
         return Err(damaged("has another format"));

@@ -105,11 +105,23 @@ pub(super) fn convert(
         }
         return Ok(conversion);
     }
-    let (values, unreadable) = read_values(&text_of_file(path)?);
+    convert_text(source, &text_of_file(path)?, namespace, &mut conversion, out)?;
+    Ok(conversion)
+}
+
+/// As [`convert`], of the text of a file.
+fn convert_text(
+    source: Source,
+    text: &str,
+    namespace: &str,
+    conversion: &mut Conversion,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let (values, unreadable) = read_values(text);
     conversion.rejects = unreadable;
     match source {
-        Source::Hearth => return Err("the file needs no conversion".into()),
-        Source::KnowledgeGraph => graph::convert(values, namespace, &mut conversion, out)?,
+        Source::Hearth | Source::Markdown => return Err("the file needs no conversion".into()),
+        Source::KnowledgeGraph => graph::convert(values, namespace, conversion, out)?,
         Source::Mem0 => {
             for entry in mem0::entries(values) {
                 let read = mem0::memory(&entry.value);
@@ -131,5 +143,21 @@ pub(super) fn convert(
             }
         }
     }
-    Ok(conversion)
+    Ok(())
+}
+
+/// The fuzz target of exports of other products: a byte that chooses the product, and a file.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let Some((product, file)) = bytes.split_first() else { return };
+    let products = [Source::Mem0, Source::KnowledgeGraph, Source::Chatgpt, Source::Claude];
+    let source = products[usize::from(*product) % products.len()];
+    let Ok(text) = read::decoded(file.to_vec()) else { return };
+    let (mut conversion, mut out) = (Conversion::default(), Vec::new());
+    let converted = convert_text(source, &text, "n", &mut conversion, &mut out);
+    assert!(converted.is_ok(), "memory takes any line");
+    for line in out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let line: Value = serde_json::from_slice(line).expect("a line of JSON");
+        assert!(line.is_object(), "{line}");
+    }
 }
