@@ -91,26 +91,6 @@ fn states(node: &Node) -> (String, usize) {
     (current, names.filter(|name| name.to_string_lossy().starts_with('0')).count())
 }
 
-/// It opens and indexes a snapshot beside Raft. A cluster of three needs its vote meanwhile.
-#[cfg(feature = "failpoints")]
-#[tokio::test]
-async fn node_votes_while_it_opens_a_snapshot() {
-    let (cluster, behind) = with_one_behind().await;
-    let leader = cluster.leader().await;
-    let (node, other) = (cluster.at(behind), cluster.at(3 - behind - leader));
-    let before = states(node).0;
-    let _process = node.serve_with(&[("FAILPOINTS", "snapshot-open=1*sleep(20000)->off")]);
-    let opening = eventually("it opens", async || states(node).1, |states| *states == 2);
-    opening.await;
-    cluster.at(leader).kill();
-    let leads = async || other.status().await.map(|status| status["role"] == "leader");
-    eventually("the other node leads", leads, |leads| *leads == Some(true)).await;
-    assert_eq!(states(node), (before, 2), "it still opens the snapshot");
-    cluster.at(leader).start();
-    cluster.at(leader).ready().await;
-    assert_caught_up(&cluster, node).await;
-}
-
 /// With memory for one state only, a node drops its indexes before it opens a snapshot.
 #[cfg(feature = "failpoints")]
 #[tokio::test]

@@ -71,6 +71,8 @@ pub enum Fault {
     RemoveLeader,
     /// None: some node must lead now.
     LeaderIsThere,
+    /// None: no node begins another term for so long.
+    SameTerm { time: Duration },
 }
 
 impl Fault {
@@ -233,6 +235,14 @@ async fn happen_once(world: Arc<World>, fault: Fault) {
         Fault::RemoveLeader => {
             if let Some(node) = leader(&world) {
                 operate(&world, Operation::Remove(node)).await;
+            }
+        }
+        Fault::SameTerm { time } => {
+            let last = || world.with(|state| state.leaders.keys().map(|(_, term)| *term).max());
+            let before = last();
+            sleep(time).await;
+            if last() != before {
+                world.violate(format!("after term {before:?} there is {:?}", last()));
             }
         }
         Fault::LeaderIsThere => {

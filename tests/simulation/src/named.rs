@@ -21,7 +21,7 @@ const LASTING: Duration = Duration::from_secs(60);
 pub type MakePlan = fn(&mut Rng) -> Plan;
 
 /// The plans, by their names.
-pub const NAMED: [(&str, MakePlan); 9] = [
+pub const NAMED: [(&str, MakePlan); 10] = [
     ("hanging-leader", |random| after(random, vec![(0, Fault::HangingLeader { time: LASTING })])),
     ("slow-disks", |random| {
         let step = [150, 400, 700][random.usize(0..3)];
@@ -46,6 +46,7 @@ pub const NAMED: [(&str, MakePlan); 9] = [
     }),
     ("long-install", long_install),
     ("slow-syncs", slow_syncs),
+    ("envelope", envelope),
     ("suspended-leader", |random| {
         let mut suspended = || {
             let time = Duration::from_millis(random.u64(2_500..4_000));
@@ -72,6 +73,19 @@ fn end_leader(random: &mut Rng) -> Fault {
 fn both_ways(node: NodeId) -> Vec<(NodeId, NodeId)> {
     let others = (1..=5).filter(|other| *other != node);
     others.flat_map(|other| [(node, other), (other, node)]).collect()
+}
+
+/// Disks and paths are as slow as the default timers allow (docs/cluster.md).
+fn envelope(random: &mut Rng) -> Plan {
+    let slow = match random.bool() {
+        true => {
+            let (only, step) = (Some(DiskStep::LogSync), Duration::from_millis(250));
+            Fault::SlowDisks { nodes: vec![1, 2, 3, 4, 5], only, step, time: LASTING }
+        }
+        false => Fault::SlowNetwork { delay: Duration::from_millis(60), time: LASTING },
+    };
+    let time = Duration::from_secs(30);
+    after(random, vec![(0, slow), (1, Fault::SameTerm { time })])
 }
 
 /// The syncs of a node are late, its state is flushed meanwhile, and then it loses power.
