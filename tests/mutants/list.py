@@ -47,6 +47,7 @@ MUTANTS = [
         "raft/src/log/writer.rs",
         "if let MarkUpdate::Lower(last) = write.mark {",
         "if let MarkUpdate::Lower(last) = write.mark && std::hint::black_box(false) {",
+        "raft:conformance",
     ),
     mutant(
         "accept a log below its mark",

@@ -11,6 +11,7 @@ use raft::simulation::DiskStep;
 use crate::faults::Fault;
 use crate::plan::Plan;
 use crate::process::End;
+use crate::world::EndAt;
 
 /// When the fault begins.
 const AT: Duration = Duration::from_secs(8);
@@ -21,7 +22,7 @@ const LASTING: Duration = Duration::from_secs(60);
 pub type MakePlan = fn(&mut Rng) -> Plan;
 
 /// The plans, by their names.
-pub const NAMED: [(&str, MakePlan); 10] = [
+pub const NAMED: [(&str, MakePlan); 11] = [
     ("hanging-leader", |random| after(random, vec![(0, Fault::HangingLeader { time: LASTING })])),
     ("slow-disks", |random| {
         let step = [150, 400, 700][random.usize(0..3)];
@@ -47,6 +48,7 @@ pub const NAMED: [(&str, MakePlan); 10] = [
     ("long-install", long_install),
     ("slow-syncs", slow_syncs),
     ("envelope", envelope),
+    ("truncated-log", truncated_log),
     ("suspended-leader", |random| {
         let mut suspended = || {
             let time = Duration::from_millis(random.u64(2_500..4_000));
@@ -86,6 +88,24 @@ fn envelope(random: &mut Rng) -> Plan {
     };
     let time = Duration::from_secs(30);
     after(random, vec![(0, slow), (1, Fault::SameTerm { time })])
+}
+
+/// A partitioned leader accepts what no other has. Its log is truncated when it is back, and meanwhile it
+/// loses power.
+fn truncated_log(random: &mut Rng) -> Plan {
+    let steps = [DiskStep::LogWrite, DiskStep::LogSync];
+    let mut faults = Vec::new();
+    for number in 0..7 {
+        let (step, count) = (steps[random.usize(0..2)], random.u32(1..4));
+        let at = EndAt { step, count, end: End::Power, down: Duration::from_millis(200) };
+        let time = Duration::from_secs(2);
+        faults.extend([
+            (5 * number, Fault::Cut { paths: both_ways(1), time }),
+            (5 * number + 2, Fault::EndAt { node: 1, at }),
+            (5 * number + 4, Fault::Transfer { node: 1 }),
+        ]);
+    }
+    Plan { nodes: vec![1, 2, 3], clients: 8, ..after(random, faults) }
 }
 
 /// The syncs of a node are late, its state is flushed meanwhile, and then it loses power.
