@@ -26,6 +26,8 @@ pub const EPOCH_MICROS: i64 = 1_790_000_000_000_000;
 const BOOTTIME: Duration = Duration::from_secs(1_000);
 /// Time until a connection that nothing accepts is given up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Pause of TCP before it sends again what was lost.
+const RETRANSMIT_PAUSE: Duration = Duration::from_secs(1);
 /// Longest time that a message of a client takes.
 const CLIENT_DELAY_MAX: Duration = Duration::from_millis(4);
 
@@ -199,7 +201,12 @@ impl Host {
         let endpoint = running.endpoint;
         let receiving = async move { endpoint.receive_snapshot(bytes).await };
         let response = self.world.run_in(to, number, receiving).await;
-        self.respond(to, response).await
+        // TCP sends it again: unlike a call, this one has no time limit of its own.
+        while self.is_lost(to, self.node) {
+            sleep(RETRANSMIT_PAUSE).await;
+        }
+        self.travel().await;
+        response.unwrap_or_else(|| Err(lost()))
     }
 
     /// Brings a response back.
@@ -208,7 +215,6 @@ impl Host {
         to: NodeId,
         response: Option<Result<Bytes, RpcError>>,
     ) -> Result<Bytes, RpcError> {
-        let lost = || RpcError::Lost("the connection was lost".into());
         if self.is_lost(to, self.node) {
             if self.world.with(|state| state.random.bool()) {
                 return std::future::pending().await;
@@ -219,6 +225,10 @@ impl Host {
         self.travel().await;
         response.unwrap_or_else(|| Err(lost()))
     }
+}
+
+fn lost() -> RpcError {
+    RpcError::Lost("the connection was lost".into())
 }
 
 fn channel_name(channel: Channel) -> &'static str {
