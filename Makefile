@@ -206,7 +206,7 @@ soak: setup
 	@HEARTH_SECONDS=300 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it chaos -- --nocapture --test-threads 1
 	@HEARTH_SECONDS=300 cargo test --quiet --release -p tests \
-	    --features failpoints --test it timers -- --include-ignored --nocapture
+	    --features failpoints --test it timers -- --nocapture
 	@HEARTH_RUNS=200 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it deliveries -- --nocapture
 	@HEARTH_EXAMPLES=100 HEARTH_PHASES=examples,coverage,fuzzing cargo test --quiet --release -p tests \

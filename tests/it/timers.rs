@@ -1,5 +1,5 @@
 //! The default timers hold for disks and networks within the envelope of docs/cluster.md: no election,
-//! and no write that fails. The long ones are for `make soak`; HEARTH_SECONDS lengthens them.
+//! and no write that fails. HEARTH_SECONDS lengthens the runs.
 #![cfg(feature = "failpoints")]
 
 use std::sync::Arc;
@@ -38,19 +38,16 @@ async fn endures(delay: u64, failpoints: impl Fn(bool) -> &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "seeds have slow syncs and networks; `make soak` runs it"]
 async fn slow_syncs_of_all_nodes_cause_no_election() {
     endures(0, |_| "log-sync=sleep(250)").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "seeds have slow syncs and networks; `make soak` runs it"]
 async fn slow_syncs_of_followers_cause_no_election() {
     endures(0, |leads| if leads { "" } else { "log-sync=sleep(400)" }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "seeds have slow syncs and networks; `make soak` runs it"]
 async fn distant_nodes_cause_no_election() {
     endures(60, |_| "").await;
 }
