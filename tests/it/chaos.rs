@@ -1,15 +1,17 @@
 //! Faults of one kind in random order, under load: crashes, pauses, cuts of the network and harm to disks,
 //! each in its file. No acknowledged write is lost or done twice, the histories of registers are linearizable
-//! during each fault, and all states are equal. HEARTH_SECONDS and HEARTH_SEED lengthen and vary the runs.
+//! during each fault, and all states are equal. The log is shipped meanwhile. At the end, each restored state is
+//! what was acknowledged up to its entry. HEARTH_SECONDS and HEARTH_SEED lengthen and vary the runs.
 #![cfg(feature = "failpoints")]
 
 use std::fmt::Debug;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::backups::serve;
 use super::*;
 
 mod disk;
@@ -22,6 +24,8 @@ const WRITERS: usize = 4;
 const WRITES: u64 = 30;
 /// Longer than an election.
 const PAUSE: Duration = Duration::from_millis(2_500);
+/// Restorations to chosen entries.
+const RESTORATIONS: usize = 3;
 
 struct Run {
     cluster: Arc<Cluster>,
@@ -86,36 +90,21 @@ impl Run {
         node.start_with(&[("FAILPOINTS", &points)]);
     }
 
-    /// Cuts the paths from one node to another for which `kind` returns how (the failpoint `peer-cut`).
-    fn cut(&self, kind: impl Fn(u64, u64) -> Option<&'static str>) {
-        for node in self.cluster.nodes() {
-            let others = self.cluster.nodes().filter(|other| other.id() != node.id());
-            let path = |other: &Node| {
-                let kind = kind(node.id(), other.id())?;
-                Some(format!("{kind}{}", other.peer_address()))
-            };
-            let cut: Vec<_> = others.filter_map(path).collect();
-            storage::file::replace(&self.cut_file(node), cut.join(" ").as_bytes()).unwrap();
-        }
-    }
-
-    /// Writes while paths are cut. Each writer waits at a node that reaches no leader.
-    async fn write_without(&self, kind: impl Fn(u64, u64) -> Option<&'static str>) {
-        self.cut(kind);
-        self.writers.acknowledge(WRITES / 3).await;
-        self.cut(|_, _| None);
-    }
-
     /// Makes a node the leader, unless it leads or lags too far behind.
     async fn transfer_to(&self, node: &Node) {
         let transfer = node.ops_request(Method::POST, "/cluster/transfer");
         drop(transfer.json(&json!({"to": node.id()})).try_send().await);
     }
 
-    /// Ends the writers, and compares what the nodes hold with what was acknowledged. Returns that, and the
-    /// folder.
-    async fn check(self) -> (Vec<Written>, TempDir) {
-        let (cluster, written) = (Arc::clone(&self.cluster), self.writers.written());
+    fn place(&self) -> PathBuf {
+        self.folder.path().join("backups")
+    }
+
+    /// Ends the writers, and compares what the nodes hold with what was acknowledged. Then loses all nodes,
+    /// and compares what the place restores.
+    async fn check(self) {
+        let (place, cluster, written) =
+            (self.place(), Arc::clone(&self.cluster), self.writers.written());
         let acknowledged = self.writers.stop().await;
         converged(&cluster).await;
         for node in cluster.nodes() {
@@ -123,6 +112,53 @@ impl Run {
         }
         assert_equal_states(&cluster).await;
         println!("{} writes: none is lost or done twice", acknowledged.len());
-        (written, self.folder)
+        assert_restorable(&cluster, &place, &written).await;
     }
+}
+
+/// Loses all nodes, and compares what the place restores.
+async fn assert_restorable(cluster: &Cluster, place: &Path, written: &[Written]) {
+    let check = ["backup", "check", "--data", place.to_str().unwrap()];
+    let (succeeded, text) = cluster.run(&check).await;
+    assert!(succeeded, "{text}");
+    let last = written.iter().map(|write| write.index).max().unwrap();
+    let shipped = async || cluster.metric("hearth_backup_log_index").await;
+    eventually("all is shipped", shipped, |shipped| *shipped >= last as f64).await;
+    cluster.nodes().for_each(Node::kill);
+    assert_restores(cluster, place, written, None).await;
+    let list = ["backup", "list", "--json", place.to_str().unwrap()];
+    let (_, text) = cluster.run(&list).await;
+    let oldest: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let oldest = oldest["index"].as_u64().unwrap();
+    let later: Vec<u64> =
+        written.iter().map(|write| write.index).filter(|index| *index > oldest).collect();
+    let random = (random_after(setting("HEARTH_SEED", 1)) >> 33) as usize;
+    for at in 0..RESTORATIONS {
+        let index = later[(random + at * later.len() / RESTORATIONS) % later.len()];
+        assert_restores(cluster, place, written, Some(index)).await;
+    }
+}
+
+/// Restores to an entry, or to the end. The result is what was acknowledged up to there.
+async fn assert_restores(cluster: &Cluster, place: &Path, written: &[Written], at: Option<u64>) {
+    let (config, at_text) = (cluster.restored_config(), at.map(|at| at.to_string()));
+    let mut restore =
+        vec!["restore", place.to_str().unwrap(), "--config", config.to_str().unwrap()];
+    restore.extend(at_text.iter().flat_map(|at| ["--at", at]));
+    let (succeeded, text) = cluster.run(&restore).await;
+    assert!(succeeded, "{text}");
+    let mut process = serve(cluster, &config).await;
+    let found = stored(cluster).await;
+    assert!(process.stop().await, "{}", process.log());
+    std::fs::remove_dir_all(cluster.folder().join("restored")).unwrap();
+    let end = at.unwrap_or(u64::MAX);
+    for Written { label, index, is_repeated } in written {
+        let is_there = found.get(label).is_some_and(|ids| ids.len() == 1);
+        assert!(is_there || *index > end, "{label} of entry {index} is not in that of {end}");
+        assert!(
+            !is_there || *is_repeated || *index <= end,
+            "{label} of {index} is in that of {end}"
+        );
+    }
+    println!("restored to {at:?}: {} memories", found.len());
 }

@@ -1,11 +1,9 @@
-//! Plans with a name: each had a fault of the product, or another system's, as its outcome. A seed decides
-//! the details.
+//! Plans with a name, for what random faults reach too seldom. A seed decides the details.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 use raft::NodeId;
-
 use raft::simulation::DiskStep;
 
 use crate::faults::Fault;
