@@ -46,7 +46,7 @@ sim: setup
 	    --features tests/failpoints,tests/benches --test seeds -- --nocapture
 
 # Faults in copies of the sources, one after the other, which tests must notice: all, or those with the names NAMES,
-# such as a-completed-backup-is-in-neither-list.
+# such as prune-races-create.
 mutants: setup
 	@python3 tests/mutants/run.py "$(CACHE)" $(NAMES)
 

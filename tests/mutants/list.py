@@ -238,13 +238,6 @@ MUTANTS = [
         Ok(names.map(|name| (name[..64].to_owned(), name)).collect())''',
         "node:backup::simulation",
     ),
-    mutant(
-        "a completed backup is in neither list",
-        "node/src/backup/store.rs",
-        'for folder in ["pending", "backups"] {',
-        'for folder in ["backups", "pending"] {',
-        "node:backup::simulation",
-    ),
     # Receipts.
     mutant(
         "forget a receipt",

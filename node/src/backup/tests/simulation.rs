@@ -30,8 +30,10 @@ use crate::backup::store::{Choice, Store};
 const SEEDS: u64 = 60;
 /// Time of a run: unnamed files are removed after a day.
 const TIME: Duration = Duration::from_secs(10 * 86_400);
-/// Longest time of an operation of the place.
-const STEP_MAX: Duration = Duration::from_secs(3 * 3_600);
+/// Longest time of an operation of the place: a backup may take longer than an unnamed file stays.
+const STEP_MAX: Duration = Duration::from_secs(40 * 3_600);
+/// Longest time of most slow ones.
+const SLOW_STEP: Duration = Duration::from_secs(3 * 3_600);
 /// Backups that stay.
 const KEPT: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 const CLUSTER: &str = "c1";
@@ -58,11 +60,15 @@ impl Deref for Place {
 
 impl Place {
     async fn wait(&self) {
-        let most = STEP_MAX.as_millis() as u64;
-        // Most operations are quick.
         let time = {
             let mut random = self.random.lock();
-            if random.u8(0..8) == 0 { random.u64(..most) } else { random.u64(..1_000) }
+            // Most operations are quick.
+            let most = match random.u8(..) {
+                0..2 => STEP_MAX,
+                2..32 => SLOW_STEP,
+                _ => Duration::from_secs(1),
+            };
+            random.u64(..most.as_millis() as u64)
         };
         sleep(Duration::from_millis(time)).await;
     }
