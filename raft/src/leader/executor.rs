@@ -14,7 +14,7 @@
 //! 2. Decide: take queued commands and decide them one after the other on a draft of the state.
 //!    Later commands of the round include the changes of earlier ones.
 //! 3. Propose: write the draft as one batch. It holds the id of the batch that it was decided
-//!    on. The write is bound to this leader's term.
+//!    on.
 //! 4. Apply: a replica applies the batch only if its last batch is the one that this batch was
 //!    decided on. Otherwise the batch is stale and changes nothing. This is optimistic
 //!    concurrency control.
@@ -29,7 +29,8 @@
 //! - Only a stale batch is decided again, because a stale batch had no effect.
 //! - A write that returns neither an outcome nor `ForwardToLeader` has an unknown outcome. It is
 //!   reported as such and never decided again.
-//! - A batch id is used once: the counter continues when the same term opens again.
+//! - A batch counts on from the one that it is decided after. Two batches may have one id if the first has no
+//!   outcome; both follow the same batch, so one of them is stale.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -77,8 +78,6 @@ pub(crate) struct Executor {
 /// A term in which this node leads.
 struct Term {
     term: u64,
-    /// Batches of this term so far.
-    counter: u64,
     clock: ClusterClock,
     /// Whether the clock is far from its target. This is logged once.
     is_clock_wrong: bool,
@@ -94,8 +93,6 @@ type Decisions = Vec<(QueuedCommand, Result<Accepted, Rejection>)>;
 impl Executor {
     /// Runs until raft stops.
     pub(crate) async fn run(self) {
-        // Term and batch counter, kept for the case that the same term opens again.
-        let mut counter = (0, 0);
         while let Some(term) = self.shared.next_term().await {
             // Confirms the leadership, and waits until all inherited entries are applied.
             let ready = self.shared.raft.ensure_linearizable(ReadPolicy::ReadIndex).await;
@@ -111,26 +108,21 @@ impl Executor {
             }
             tracing::info!(term, "leadership confirmed");
             self.shared.leading.set_open_term(term);
-            if counter.0 != term {
-                counter = (term, 0);
-            }
-            let mut open = self.new_term(term, counter.1);
-            self.lead(&mut open).await;
-            counter.1 = open.counter;
+            self.lead(&mut self.new_term(term)).await;
             self.shared.leading.set_open_term(0);
             self.fail_queued();
         }
         self.fail_queued();
     }
 
-    fn new_term(&self, term: u64, counter: u64) -> Term {
+    fn new_term(&self, term: u64) -> Term {
         let local = &self.shared.local;
         let (last, applied) = (local.reader.position().clock, local.contact.last_stamp());
         let is_first = last == Timestamp::default();
         let boottime = local.clock.read().boottime;
         let clock = ClusterClock::new(last, applied, boottime, is_first);
         self.shared.leading.clock_jump.store(false, Ordering::SeqCst);
-        Term { term, counter, clock, is_clock_wrong: false, stamped_at: Instant::now() }
+        Term { term, clock, is_clock_wrong: false, stamped_at: Instant::now() }
     }
 
     /// The next stamp, and the boot time at which it is made.
@@ -202,7 +194,7 @@ impl Executor {
             let spans = decided.iter().map(|(queued, _)| child_of(&queued.span, name));
             let traced = self.shared.peers.timings.trace(spans.filter(is_traced).collect());
             let outcome = match is_logged {
-                true => self.propose(term, draft, decided.len()).await,
+                true => self.propose(term.term, draft, decided.len()).await,
                 false => self.confirm(draft.after()).await,
             };
             drop(traced);
@@ -264,10 +256,8 @@ impl Executor {
     }
 
     /// Writes the draft to the log as the next batch of this term.
-    async fn propose(&self, term: &mut Term, draft: Draft, commands: usize) -> WriteOutcome {
-        term.counter += 1;
-        let id = BatchId { term: term.term, counter: term.counter };
-        let bytes = codec::encode(&draft.into_batch(id));
+    async fn propose(&self, term: u64, draft: Draft, commands: usize) -> WriteOutcome {
+        let bytes = codec::encode(&draft.into_batch(term));
         {
             let mut totals = self.shared.totals.lock();
             totals.batches += 1;
@@ -277,7 +267,7 @@ impl Executor {
         let (responder, response) =
             ProgressResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::complete_only();
         let _timer = self.shared.peers.timings.commit.start_timer();
-        let write = self.shared.raft.write(Payload(bytes.into())).with_leader(term.term);
+        let write = self.shared.raft.write(Payload(bytes.into()));
         if write.responder(responder).await.is_err() {
             return Err(SubmitError::Unknown);
         }

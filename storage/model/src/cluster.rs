@@ -139,6 +139,14 @@ pub struct BatchId {
     pub counter: u64,
 }
 
+impl BatchId {
+    /// The batch after this one, decided in `term`.
+    pub fn next(self, term: u64) -> Self {
+        let counter = if self.term == term { self.counter } else { 0 };
+        Self { term, counter: counter + 1 }
+    }
+}
+
 /// Position of a state in the log. One RocksDB write contains it and the changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use model::cluster::BatchId;
 use model::heat::Anchor;
 use model::id::{MemoryId, TenantId};
 use model::journal::Cursor;
@@ -17,13 +16,14 @@ use crate::table::key::{Key, Kind, fixed, split};
 use crate::table::view::View;
 
 impl Draft {
-    /// The finished batch, named `id`.
-    pub fn into_batch(mut self, id: BatchId) -> Batch {
+    /// The finished batch, decided in `term`.
+    pub fn into_batch(mut self, term: u64) -> Batch {
         let changes = last_puts(std::mem::take(&mut self.changes));
         if cfg!(debug_assertions) {
             assert_promises(&self, &changes).expect("the state can be read");
         }
-        Batch { id, after: self.position.batch, stamp: self.now, changes }
+        let after = self.position.batch;
+        Batch { id: after.next(term), after, stamp: self.now, changes }
     }
 }
 

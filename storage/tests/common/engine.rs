@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use storage::codec::Record;
@@ -10,7 +9,7 @@ use storage::command::*;
 use storage::model::analytics::{Report, ReturnedMemory, TenantReport, Usage};
 use storage::model::api_key::NewApiKey;
 use storage::model::audit::KeyUse;
-use storage::model::cluster::{BatchId, Cluster, Member, Model};
+use storage::model::cluster::{Cluster, Member, Model};
 use storage::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use storage::model::memory::Origin;
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_DEFAULT};
@@ -33,6 +32,8 @@ pub type Decision = Result<Reply, Rejection>;
 pub const TENANT: TenantId = TenantId(1);
 /// The model of all vectors.
 pub const MODEL: ModelId = ModelId([7; 8]);
+/// The Raft term of all batches.
+const TERM: u64 = 1;
 /// Longest time for a graph.
 const GRAPH_MAX: Duration = Duration::from_secs(3_600);
 /// Components of [`vector`].
@@ -222,8 +223,6 @@ pub struct Engine {
     /// Reads its state.
     pub reader: Reader,
     folder: Arc<TempDir>,
-    /// Number of the last decided batch since the start.
-    counter: AtomicU64,
 }
 
 impl Engine {
@@ -243,7 +242,7 @@ impl Engine {
     pub fn open(folder: Arc<TempDir>, options: Options) -> Self {
         let (writer, reader, _log) =
             storage::open(folder.path(), options, |_| Ok(0)).expect("an engine");
-        Self { writer, reader, folder, counter: AtomicU64::new(0) }
+        Self { writer, reader, folder }
     }
 
     /// Opens the same data again.
@@ -277,9 +276,7 @@ impl Engine {
             Err(DecideError::Fault(fault)) => panic!("the state cannot be read: {fault}"),
         };
         let decisions = commands.iter().map(decided).collect();
-        let counter = self.counter.fetch_add(1, Ordering::Relaxed) + 1;
-        let term = self.reader.position().batch.term + u64::from(counter == 1);
-        (decisions, draft.into_batch(BatchId { term, counter }))
+        (decisions, draft.into_batch(TERM))
     }
 
     /// Applies a batch as the next log entry.
