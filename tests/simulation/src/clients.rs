@@ -8,12 +8,12 @@ use raft::{NodeId, SubmitError};
 use simulation::history::{CounterOperation, Event, RegisterOperation, SetOperation};
 use storage::command::DeleteMemory;
 use storage::model::receipt::ReceiptRequest;
-use storage::{Command, Reader, Reply, ReplyValue, TouchedMemories};
+use storage::{Command, Reader, Reply, ReplyValue, Touched, TouchedMemories, TouchedMemory};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::commands::{
     GROUPS, KEY, REGISTERS, TENANT, TRIGGER, create, label_of, memory_id, new_memory, number_of,
-    receipt_key, set, value_of, with_word,
+    receipt_key, set, touch, value_of, with_word,
 };
 use crate::host::request;
 use crate::promises::{Alternatives, Attempt, Effect, Fate, Promises};
@@ -65,13 +65,14 @@ impl Client {
     /// Sends requests until it is dropped.
     pub async fn run(mut self) {
         loop {
-            match self.random(14) {
+            match self.random(15) {
                 0..3 => self.write_register().await,
                 3..7 => self.read_register().await,
                 7 | 8 => self.create().await,
                 9 => self.create_with_receipt().await,
                 10 => self.delete().await,
                 11 | 12 => self.read_set().await,
+                13 => self.touch_register().await,
                 _ => self.read_counter().await,
             }
             sleep(self.world.random_time(Duration::ZERO, PAUSE_MAX)).await;
@@ -179,6 +180,18 @@ impl Client {
         self.world.trace(&format!(
             "client {client} reads {value:?} in {register} of {node}, since {since} ms"
         ));
+    }
+
+    /// Reads a register by a command that changes nothing: the leader replies without an entry.
+    async fn touch_register(&self) {
+        let (register, called) = (self.random(REGISTERS), now_nanos());
+        let Outcome::Done { reply, .. } = self.submit(touch(register)).await else { return };
+        let touched = TouchedMemories::from_reply(*reply).map(|it| it.memories);
+        let Some([TouchedMemory { now: Touched::Memory(found), .. }]) = touched.as_deref() else {
+            return self.world.violate("a command returns no register".into());
+        };
+        let operation = RegisterOperation::Read(value_of(&found.memory.label));
+        self.record(register, Event { called, returned: Some(now_nanos()), operation });
     }
 
     /// Reads the newest state of the cluster. Returns when this was called, and what `read` found.

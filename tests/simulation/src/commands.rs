@@ -110,6 +110,12 @@ pub fn set(register: u64, value: u64) -> Command {
     Command::of_tenant(TENANT, UpdateMemory { id: memory_id(register), patch })
 }
 
+/// Changes nothing of a register, and returns it.
+pub fn touch(register: u64) -> Command {
+    let patch = Box::new(MemoryPatch::default());
+    Command::of_tenant(TENANT, UpdateMemory { id: memory_id(register), patch })
+}
+
 /// Creates the cluster.
 pub fn bootstrap(members: Vec<Member>) -> Command {
     let model = Model::new(MODEL, "simulated".into(), DIMENSION as u32);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use raft::{LogCompaction, NodeId, NodeRole, Settings};
 use storage::command::{AdvanceTick, Expire};
+use storage::model::cluster::Position;
 use storage::model::id::{TenantId, Timestamp};
 use storage::{Command, Environment, Log, Options, Reader, TickSteps, View};
 use tokio::time::{Instant, sleep};
@@ -228,15 +229,21 @@ async fn expire(running: &Running) {
 
 /// Checks what must hold at any time.
 async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
-    let (mut index, mut clock, mut compared, mut since_failure) = (0, 0, 0, 0);
+    let (mut last, mut compared, mut since_failure) = (Position::default(), 0, 0);
     loop {
         since_failure += u32::from(has_failed_step(world, node));
         if since_failure == FAILED_OBSERVATIONS_MAX {
             world.violate(format!("node {node} goes on after a failed step of its disk"));
         }
         let (position, status) = (running.reader.position(), running.handle.status());
-        if position.clock.0 < clock || position.index < index {
-            world.violate(format!("node {node} goes back from {index} to {}", position.index));
+        if position.clock < last.clock || position.index < last.index {
+            world.violate(format!(
+                "node {node} goes back from {} to {}",
+                last.index, position.index
+            ));
+        }
+        if position.batch < last.batch {
+            world.violate(format!("{:?} follows {:?}", position.batch, last.batch));
         }
         check_clock(world, node, running.handle.voters(), position.clock);
         // A node that has begun a cluster of its own leads it, and belongs to none yet.
@@ -250,12 +257,12 @@ async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
             }
         }
         // A hash of all rows takes long: it is computed where others compute theirs, too.
-        let is_due = position.index == index || position.index % 8 == 0;
+        let is_due = position.index == last.index || position.index % 8 == 0;
         if cluster.is_some() && position.index != compared && is_due {
             compared = position.index;
             compare(world, node, running);
         }
-        (index, clock) = (position.index, position.clock.0);
+        last = position;
         sleep(OBSERVE_INTERVAL).await;
     }
 }
