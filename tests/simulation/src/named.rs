@@ -20,7 +20,7 @@ const LASTING: Duration = Duration::from_secs(60);
 pub type MakePlan = fn(&mut Rng) -> Plan;
 
 /// The plans, by their names.
-pub const NAMED: [(&str, MakePlan); 11] = [
+pub const NAMED: [(&str, MakePlan); 12] = [
     ("hanging-leader", |random| after(random, vec![(0, Fault::HangingLeader { time: LASTING })])),
     ("slow-disks", |random| {
         let step = [150, 400, 700][random.usize(0..3)];
@@ -44,6 +44,7 @@ pub const NAMED: [(&str, MakePlan); 11] = [
         after(random, vec![(0, paused), (2, Fault::RemoveLeader)])
     }),
     ("long-install", long_install),
+    ("empty-disk", empty_disk),
     ("slow-syncs", slow_syncs),
     ("envelope", envelope),
     ("truncated-log", truncated_log),
@@ -104,6 +105,21 @@ fn truncated_log(random: &mut Rng) -> Plan {
         ]);
     }
     Plan { nodes: vec![1, 2, 3], clients: 8, ..after(random, faults) }
+}
+
+/// Two nodes acknowledge what the third does not receive. One of them loses its disk, then the other ends. The
+/// empty one must not vote: the third would lead, without what was acknowledged.
+fn empty_disk(random: &mut Rng) -> Plan {
+    let down = Duration::from_millis(random.u64(200..2_000));
+    let cut = |time| Fault::Cut { paths: both_ways(2), time: Duration::from_secs(time) };
+    let ended = Fault::End { node: 1, end: End::Kill, down: Duration::from_secs(20) };
+    let faults = vec![
+        (0, Fault::Transfer { node: 1 }),
+        (2, cut(10)),
+        (6, Fault::LostDisk { node: 3, down }),
+        (10, ended),
+    ];
+    Plan { nodes: vec![1, 2, 3], clients: 8, goes_on: false, ..after(random, faults) }
 }
 
 /// The syncs of a node are late, its state is flushed meanwhile, and then it loses power.
