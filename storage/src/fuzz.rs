@@ -3,7 +3,8 @@
 
 use index::data::TenantIndex;
 use jiff::tz::TimeZone;
-use model::cluster::{BatchId, Position};
+use model::audit::KeyUses;
+use model::cluster::{BatchId, Models, Position};
 use model::edge::Edge;
 use model::guard::GuardMark;
 use model::heat::Anchor;
@@ -12,10 +13,12 @@ use model::journal::{Cursor, DeliveryNext, Event, EventKind, JournalPart};
 use model::memory::Origin;
 use model::memory::{DecayClass, Memory, MemoryType};
 use model::temporal::window;
+use model::tombstone::Tombstones;
 use model::trigger::{Attempt, AttemptOutcome, Delivery, DeliveryId, DeliveryStage};
 use model::trigger::{MESSAGE_BYTES_MAX, TemplateContext};
 use model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use model::vector::{ModelId, Vector};
+use model::versions::Versions;
 use text::tokenizer::content_words;
 
 use crate::change::{Batch, Change, RowWrite};
@@ -23,6 +26,7 @@ use crate::codec::{Record, decode, encode};
 use crate::command::{Command, CreateMemories, CreateTrigger, RecordAttempts};
 use crate::model;
 use crate::new_memory::NewMemory;
+use crate::records::ROUND_TRIPS;
 
 /// A function of arbitrary bytes that panics if a property does not hold.
 #[derive(Clone, Copy)]
@@ -62,31 +66,7 @@ pub fn round_trip<R: Record>(bytes: &[u8]) -> Option<R> {
 
 /// Every record of `records.rs`, and the rows of the changes of a batch.
 pub fn records(bytes: &[u8]) {
-    fn check<R: Record>(bytes: &[u8]) {
-        round_trip::<R>(bytes);
-    }
-    let rows: [fn(&[u8]); 19] = [
-        check::<model::access::Rules>,
-        check::<model::analytics::RecallStats>,
-        check::<model::analytics::Usage>,
-        check::<model::analytics::LastReports>,
-        check::<model::cluster::Cluster>,
-        check::<Position>,
-        check::<Delivery>,
-        check::<model::trigger::Outbox>,
-        check::<Edge>,
-        check::<Anchor>,
-        check::<Cursor>,
-        check::<Event>,
-        check::<Memory>,
-        check::<model::receipt::Receipt>,
-        check::<model::tenant::Tenant>,
-        check::<model::api_key::ApiKey>,
-        check::<model::tick::Tick>,
-        check::<Trigger>,
-        check::<model::trigger::Firings>,
-    ];
-    rows.iter().for_each(|row| row(bytes));
+    ROUND_TRIPS.iter().for_each(|round_trip| round_trip(bytes));
     if let Some(vector) = round_trip::<Vector>(bytes) {
         let components = vector.components().unwrap_or_default();
         assert!(components.iter().all(|component| component.is_finite()), "{components:?}");
@@ -136,6 +116,11 @@ fn record_seeds() -> Vec<Vec<u8>> {
         encode(&trigger),
         encode(&delivery),
         encode(&Position { index: 300, log_id: vec![1, 2], ..Position::default() }),
+        encode(&memory.state()),
+        encode(&KeyUses::default()),
+        encode(&Models::default()),
+        encode(&Versions::default()),
+        encode(&Tombstones::default()),
     ];
     let changes = vec![
         Change::MemoryPut(TENANT, MEMORY, memory),

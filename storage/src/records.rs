@@ -3,6 +3,14 @@
 /// Implements `Record` for types: each with its format and its name.
 #[macro_export]
 macro_rules! records {
+    (const $all:ident; $($record:ty: $format:literal, $name:literal;)*) => {
+        $crate::records! { $($record: $format, $name;)* }
+
+        /// A round trip of each record, for arbitrary bytes.
+        #[cfg(feature = "fuzzing")]
+        pub(crate) const $all: &[fn(&[u8])] =
+            &[$(|bytes| { $crate::fuzz::round_trip::<$record>(bytes); }),*];
+    };
     ($($record:ty: $format:literal, $name:literal;)*) => {$(
         impl $crate::codec::Record for $record {
             const FORMAT: u8 = $format;
@@ -12,6 +20,7 @@ macro_rules! records {
 }
 
 records! {
+    const ROUND_TRIPS;
     crate::change::Batch: 1, "batch";
     crate::command::Command: 1, "command";
     crate::reply::Accepted: 1, "accepted command";
