@@ -320,6 +320,11 @@ async fn run(seed: u64) {
     let chosen = run.store.manifest(Choice::Last(Some(CLUSTER), Until::End)).await;
     assert_eq!(chosen.ok().map(|manifest| manifest.index), last, "seed {seed}");
     assert!(last > Some(10), "seed {seed}: {last:?}");
+    // Removal keeps up with the three that create.
+    let files: Vec<ObjectMeta> =
+        run.place.objects.list(Some(&Path::from("files"))).try_collect().await.unwrap();
+    let written = run.place.written.lock().len();
+    assert!(all.len() < 12 && files.len() < written / 2, "seed {seed}: {} backups", all.len());
 }
 
 #[test]
