@@ -172,6 +172,31 @@ fn planted_faults_are_violations() {
     assert_eq!(check(&Set, &returns, BUDGET), Linearizability::Broken);
 }
 
+/// Sets of operations have several words of bits then.
+#[test]
+fn faults_late_in_long_histories_are_violations() {
+    let random = &mut Rng::with_seed(11);
+    for _ in 0..200 {
+        let (count, mut state) = (random.u64(70..300), None);
+        let mut history: Vec<Event<RegisterOperation>> = Vec::new();
+        for number in 0..count {
+            let operation = match random.bool() {
+                true => RegisterOperation::Write(number),
+                false => RegisterOperation::Read(state),
+            };
+            state = Register.apply(&state, &operation).unwrap();
+            // At most three of them overlap.
+            history.push(event(10 * number, 10 * number + random.u64(1..30), operation));
+        }
+        assert_eq!(check(&Register, &history, BUDGET), Linearizability::Holds);
+        // Written long before the last one.
+        let (at, old) = (10 * count + 40, random.u64(0..count / 2));
+        history.push(event(at, at + 1, RegisterOperation::Write(count)));
+        history.push(event(at + 2, at + 3, RegisterOperation::Read(Some(old))));
+        assert_eq!(check(&Register, &history, BUDGET), Linearizability::Broken);
+    }
+}
+
 #[test]
 fn operations_without_a_response_happen_late_or_never() {
     use RegisterOperation::{Read, Write};
