@@ -18,10 +18,8 @@ use crate::process::End;
 use crate::timeline::{Timeline, now};
 use crate::world::{Node, Process, Running, World};
 
-/// The timers of `deploy/hearth.toml`.
-const HEARTBEAT: Duration = Duration::from_millis(400);
-const ELECTION_MIN: Duration = Duration::from_millis(1_200);
-const ELECTION_MAX: Duration = Duration::from_millis(1_800);
+/// The settings of a node, with their defaults.
+const SETTINGS: &str = include_str!("../../../deploy/hearth.toml");
 /// Shorter than in production, so that each run compacts its logs. By age alone: the size of a log depends on
 /// the heights of a skip list, which RocksDB draws from the address of a thread.
 const COMPACTION: LogCompaction = LogCompaction {
@@ -129,6 +127,13 @@ fn has_failed_step(world: &World, node: NodeId) -> bool {
     world.with_node(node, |it| it.process.as_ref().is_some_and(|it| it.has_failed_step))
 }
 
+/// A timer of the section `raft`.
+fn timer(name: &str) -> Duration {
+    let settings: toml::Table = SETTINGS.parse().expect("the file has settings");
+    let millis = settings["raft"][name].as_integer().and_then(|it| u64::try_from(it).ok());
+    Duration::from_millis(millis.expect("a timer has a number"))
+}
+
 async fn start_raft(host: &Host) -> Result<Running, String> {
     let (world, node) = (&host.world, host.node);
     let (data, boot) = world.with(|state| (state.nodes[&node].data.clone(), state.random.u64(..)));
@@ -140,9 +145,9 @@ async fn start_raft(host: &Host) -> Result<Running, String> {
         node,
         incarnation: world.with_node(node, |it| incarnation(node, it.disks)),
         boot,
-        heartbeat: HEARTBEAT,
-        election_min: ELECTION_MIN,
-        election_max: ELECTION_MAX,
+        heartbeat: timer("heartbeat_ms"),
+        election_min: timer("election_min_ms"),
+        election_max: timer("election_max_ms"),
         compaction: COMPACTION,
         verify_interval: VERIFY_INTERVAL,
         disk_reserve: 0,
