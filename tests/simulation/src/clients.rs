@@ -28,6 +28,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(8);
 const PAUSE_MAX: Duration = Duration::from_millis(150);
 /// Attempts with one receipt.
 const ATTEMPTS: usize = 8;
+/// Commands that were acknowledged.
+pub const REQUESTS: &str = "requests";
 
 /// What became of a command.
 enum Outcome {
@@ -65,7 +67,7 @@ impl Client {
     /// Sends requests until it is dropped.
     pub async fn run(mut self) {
         loop {
-            match self.random(15) {
+            match self.random(16) {
                 0..3 => self.write_register().await,
                 3..7 => self.read_register().await,
                 7 | 8 => self.create().await,
@@ -73,6 +75,7 @@ impl Client {
                 10 => self.delete().await,
                 11 | 12 => self.read_set().await,
                 13 => self.touch_register().await,
+                14 => self.repeat().await,
                 _ => self.read_counter().await,
             }
             sleep(self.world.random_time(Duration::ZERO, PAUSE_MAX)).await;
@@ -109,7 +112,7 @@ impl Client {
             Some(Err(_)) => Outcome::NoEffect,
         };
         if matches!(outcome, Outcome::Done { .. }) {
-            self.promises.0.lock().completed += 1;
+            self.world.count(REQUESTS);
         }
         outcome
     }
@@ -250,18 +253,45 @@ impl Client {
             let number = self.next();
             attempts.numbers.push(number);
             self.promises.0.lock().alternatives.insert(key, attempts.clone());
-            let receipt = ReceiptRequest { key: receipt_key(key), body_hash: [1; 32] };
-            let memory = new_memory(number, label_of(number));
-            let command = Command { actor: Some(KEY), receipt: Some(receipt), ..create(memory) };
-            if let Outcome::Done { reply, .. } = self.submit(command).await {
-                let touched = TouchedMemories::from_reply(*reply).map(|it| it.memories);
-                let id = touched.and_then(|memories| Some(memories.first()?.id));
-                attempts.named = id.and_then(number_of);
+            if let Some(named) = self.attempt(key, number).await {
+                attempts.named = named;
                 attempts.returned = Some(now_nanos());
                 self.promises.0.lock().alternatives.insert(key, attempts);
                 return;
             }
             sleep(PAUSE_MAX).await;
+        }
+    }
+
+    /// Creates a memory, unless one was created with this receipt. Returns the memory that the reply names;
+    /// `None` without a reply.
+    async fn attempt(&self, key: u64, number: u64) -> Option<Option<u64>> {
+        let receipt = ReceiptRequest { key: receipt_key(key), body_hash: [1; 32] };
+        let memory = new_memory(number, label_of(number));
+        let command = Command { actor: Some(KEY), receipt: Some(receipt), ..create(memory) };
+        let Outcome::Done { reply, .. } = self.submit(command).await else { return None };
+        let touched = TouchedMemories::from_reply(*reply).map(|it| it.memories);
+        let id = touched.and_then(|memories| Some(memories.first()?.id));
+        Some(id.and_then(number_of))
+    }
+
+    /// Repeats a command that was acknowledged, at any node: its receipt still names the same memory.
+    async fn repeat(&self) {
+        let acknowledged: Vec<(u64, u64)> = {
+            let record = self.promises.0.lock();
+            let named = record.alternatives.iter().map(|(key, it)| Some((*key, it.named?)));
+            named.flatten().collect()
+        };
+        let at = self.random(acknowledged.len().max(1) as u64) as usize;
+        let Some((key, named)) = acknowledged.get(at).copied() else { return };
+        let number = self.next();
+        if let Some(attempts) = self.promises.0.lock().alternatives.get_mut(&key) {
+            attempts.numbers.push(number);
+        }
+        let Some(again) = self.attempt(key, number).await else { return };
+        self.world.count("repeated receipts");
+        if again != Some(named) {
+            self.world.violate(format!("a receipt names {again:?} after {named}"));
         }
     }
 

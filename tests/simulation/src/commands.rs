@@ -1,6 +1,6 @@
 //! The commands of a run, and what its memories contain.
 
-use storage::command::{Bootstrap, CreateMemories, CreateTrigger, UpdateMemory};
+use storage::command::{Bootstrap, CreateMemories, CreateTrigger, UpdateMemory, UpdateSettings};
 use storage::model::api_key::NewApiKey;
 use storage::model::cluster::{Cluster, Member, Model};
 use storage::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
@@ -8,6 +8,7 @@ use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_DEFAULT};
 use storage::model::receipt::ReceiptKey;
 use storage::model::release::Release;
 use storage::model::tenant::Role;
+use storage::model::thermo::SettingValue;
 use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::vector::{ModelId, Vector};
 use storage::{Command, Filter, ListRequest, MemoryPatch, NewMemory, Order, Sort, TierFilter};
@@ -22,8 +23,16 @@ pub const MODEL: ModelId = ModelId([7; 8]);
 pub const DIMENSION: usize = 4;
 /// The trigger that fires for each memory.
 pub const TRIGGER: TriggerId = TriggerId([9; 16]);
+/// The trigger that fires when a memory has cooled a little.
+pub const COOLING: TriggerId = TriggerId([8; 16]);
+/// Heat that a memory has after some seconds.
+const COOLER: f64 = 0.999_99;
+/// Seconds between ticks.
+const TICK_SECONDS: f64 = 4.0;
 /// Registers that all clients write.
 pub const REGISTERS: u64 = 3;
+/// The memory of the last command.
+pub const LAST: u64 = 900;
 /// Words that memories share.
 pub const GROUPS: u64 = 3;
 /// The id of a number.
@@ -134,20 +143,31 @@ pub fn bootstrap(members: Vec<Member>) -> Command {
 
 /// A command that no client has sent.
 pub fn last_command() -> Command {
-    create(new_memory(900, "the last one".into()))
+    create(new_memory(LAST, "the last one".into()))
 }
 
-/// Creates the registers, and the trigger that fires for each memory from then on.
-pub fn preparations() -> [Command; 2] {
+/// Creates the registers, and the triggers.
+pub fn preparations() -> [Command; 4] {
     let memories = (0..REGISTERS).map(|number| new_memory(number, format!("register {number}")));
+    let interval = ("tick.interval".to_owned(), SettingValue::Number(TICK_SECONDS));
+    let cooler = TriggerFilter { heat_below: Some(COOLER), ..TriggerFilter::default() };
+    [
+        Command::of_tenant(TENANT, CreateMemories(memories.collect())),
+        Command::of_tenant(TENANT, UpdateSettings(vec![interval])),
+        create_trigger(TRIGGER, TriggerEvent::Store, TriggerFilter::default()),
+        create_trigger(COOLING, TriggerEvent::Decay, cooler),
+    ]
+}
+
+fn create_trigger(id: TriggerId, event: TriggerEvent, filter: TriggerFilter) -> Command {
     let trigger = Trigger {
         number: 0,
-        name: "each".into(),
+        name: hex::encode(id.0),
         description: String::new(),
-        event: TriggerEvent::Store,
+        event,
         action: TriggerAction::Notify(None),
         namespace: None,
-        filter: TriggerFilter::default(),
+        filter,
         max_fires: None,
         cooldown_seconds: 0,
         enabled: true,
@@ -155,8 +175,5 @@ pub fn preparations() -> [Command; 2] {
         created_at: Timestamp(0),
         updated_at: Timestamp(0),
     };
-    [
-        Command::of_tenant(TENANT, CreateMemories(memories.collect())),
-        Command::of_tenant(TENANT, CreateTrigger { id: TRIGGER, trigger: Box::new(trigger) }),
-    ]
+    Command::of_tenant(TENANT, CreateTrigger { id, trigger: Box::new(trigger) })
 }

@@ -33,8 +33,8 @@ pub enum Fault {
     EndAll { end: End, down: Duration },
     /// Messages from some nodes to others are lost.
     Cut { paths: Vec<(NodeId, NodeId)>, time: Duration },
-    /// Messages take up to so long.
-    SlowNetwork { delay: Duration, time: Duration },
+    /// Messages take up to so long: all, or those to one node.
+    SlowNetwork { to: Option<NodeId>, delay: Duration, time: Duration },
     /// Some messages are lost or arrive twice.
     Noise { lost_percent: u8, doubled_percent: u8, time: Duration },
     /// A process does nothing, or its machine is suspended.
@@ -59,6 +59,8 @@ pub enum Fault {
     Remove { node: NodeId },
     /// A node starts again with an empty disk.
     LostDisk { node: NodeId, down: Duration },
+    /// A new node takes the place of one.
+    Replace { node: NodeId, by: NodeId },
     /// A node that has begun a cluster of its own is to become a member.
     AddBegun { node: NodeId },
     /// The process of the leader ends.
@@ -123,10 +125,10 @@ impl Active {
         self.has(|it| matches!(it, Fault::Cut { paths, .. } if paths.contains(&(from, to))))
     }
 
-    /// Longest delay of a message.
-    pub fn delay_max(&self) -> Duration {
+    /// Longest delay of a message to a node.
+    pub fn delay_max(&self, node: NodeId) -> Duration {
         let delays = self.all().filter_map(|it| match it {
-            Fault::SlowNetwork { delay, .. } => Some(*delay),
+            Fault::SlowNetwork { to, delay, .. } if to.is_none_or(|to| to == node) => Some(*delay),
             _ => None,
         });
         delays.max().unwrap_or(USUAL_DELAY)
@@ -213,13 +215,13 @@ pub async fn happen(world: Arc<World>, number: usize, fault: Fault) {
 async fn happen_once(world: Arc<World>, fault: Fault) {
     match fault {
         Fault::End { node, end, down } => world.end(node, end, Some(down)),
-        Fault::EndAt { node, at } => world.with_node(node, |node| node.end_at = Some(at)),
+        Fault::EndAt { node, at } => world.change_node(node, |node| node.end_at = Some(at)),
         Fault::EndAll { end, down } => {
             let nodes: Vec<NodeId> = world.with(|state| state.nodes.keys().copied().collect());
             nodes.into_iter().for_each(|node| world.end(node, end, Some(down)));
         }
         Fault::ClockStep { node, micros } => {
-            world.with_node(node, |node| node.wall_clock_error = micros);
+            world.change_node(node, |node| node.wall_clock_error = micros);
         }
         Fault::Transfer { node } => operate(&world, Operation::Transfer(node)).await,
         Fault::Verify => operate(&world, Operation::Verify).await,
@@ -227,6 +229,10 @@ async fn happen_once(world: Arc<World>, fault: Fault) {
         Fault::AddBegun { node } => add(&world, node, true).await,
         Fault::Remove { node } => operate(&world, Operation::Remove(node)).await,
         Fault::LostDisk { node, down } => world.lose_disk(node, down),
+        Fault::Replace { node, by } => {
+            add(&world, by, false).await;
+            operate(&world, Operation::Remove(node)).await;
+        }
         Fault::EndLeader { end, down } => {
             if let Some(node) = leader(&world) {
                 world.end(node, end, Some(down));

@@ -54,7 +54,7 @@ fn node_at(address: &str) -> NodeId {
 
 /// Runs `work` in the process of a node, as a request of a client or an operator. `None` if the process ends
 /// before it responds.
-pub async fn request<F>(world: &World, node: NodeId, work: F) -> Option<F::Output>
+pub async fn request<F>(world: &Arc<World>, node: NodeId, work: F) -> Option<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
@@ -66,10 +66,9 @@ where
 }
 
 impl Host {
-    fn is_alive(&self) -> bool {
-        self.world.with_node(self.node, |node| {
-            node.process.as_ref().is_some_and(|process| process.number == self.number)
-        })
+    /// Whether the process has not ended.
+    pub fn is_alive(&self) -> bool {
+        self.world.is_alive(self.node, self.number)
     }
 
     async fn step(&self, step: DiskStep) -> storage::Result<()> {
@@ -80,6 +79,7 @@ impl Host {
             (at.count == 0).then_some(*at)
         });
         if let Some(EndAt { end, down, .. }) = end {
+            self.world.count("ends at a step");
             self.world.end(self.node, end, Some(down));
             self.go_on().await;
         }
@@ -90,6 +90,9 @@ impl Host {
             let min = if step == DiskStep::Open { open } else { Duration::ZERO };
             (active.changed.subscribe(), min, max, is_full)
         });
+        if step == DiskStep::Open {
+            self.world.count("opened snapshots");
+        }
         let time = min + self.world.random_time(Duration::ZERO, max);
         if time > Duration::from_millis(1) {
             sleep(time).await;
@@ -111,7 +114,7 @@ impl Host {
     }
 
     /// Never completes after the end of the process.
-    async fn go_on(&self) {
+    pub async fn go_on(&self) {
         if !self.is_alive() {
             std::future::pending::<()>().await;
         }
@@ -126,9 +129,9 @@ impl Host {
         })
     }
 
-    /// Waits as long as a message takes. On the way, it is outside of all processes.
-    async fn travel(&self) {
-        let max = self.world.with(|state| state.active.delay_max());
+    /// Waits as long as a message to a node takes. On the way, it is outside of all processes.
+    async fn travel(&self, to: NodeId) {
+        let max = self.world.with(|state| state.active.delay_max(to));
         sleep(self.world.random_time(Duration::ZERO, max)).await;
     }
 
@@ -147,6 +150,7 @@ impl Host {
         message: Bytes,
         claim: Claim,
     ) -> Result<Bytes, RpcError> {
+        self.go_on().await;
         let (length, sum) = (message.len(), checksum(&message));
         if self.is_lost(self.node, to) {
             // Either there is no connection, or it takes bytes that go nowhere.
@@ -157,7 +161,7 @@ impl Host {
             claim.take();
             return std::future::pending().await;
         }
-        self.travel().await;
+        self.travel(to).await;
         let Some((running, number)) = self.listener(to) else {
             return Err(RpcError::NotSent("connection refused".into()));
         };
@@ -175,7 +179,7 @@ impl Host {
             let (again, endpoint) = (self.clone(), running.endpoint.clone());
             let message = message.clone();
             tokio::spawn(async move {
-                again.travel().await;
+                again.travel(to).await;
                 let call = async move { endpoint.call(message).await.is_ok() };
                 again.world.run_in(to, number, call).await
             });
@@ -187,13 +191,14 @@ impl Host {
     }
 
     async fn carry_snapshot(self, to: NodeId, bytes: Bytes) -> Result<Bytes, RpcError> {
+        self.go_on().await;
         let (transfer, _) = self.world.with(|state| state.active.snapshot_times());
         sleep(transfer).await;
         if self.is_lost(self.node, to) {
             sleep(CONNECT_TIMEOUT).await;
             return Err(RpcError::NotSent("timeout of the connection".into()));
         }
-        self.travel().await;
+        self.travel(to).await;
         let Some((running, number)) = self.listener(to) else {
             return Err(RpcError::NotSent("connection refused".into()));
         };
@@ -205,7 +210,7 @@ impl Host {
         while self.is_lost(to, self.node) {
             sleep(RETRANSMIT_PAUSE).await;
         }
-        self.travel().await;
+        self.travel(self.node).await;
         response.unwrap_or_else(|| Err(lost()))
     }
 
@@ -219,10 +224,10 @@ impl Host {
             if self.world.with(|state| state.random.bool()) {
                 return std::future::pending().await;
             }
-            self.travel().await;
+            self.travel(self.node).await;
             return Err(lost());
         }
-        self.travel().await;
+        self.travel(self.node).await;
         response.unwrap_or_else(|| Err(lost()))
     }
 }
@@ -309,7 +314,7 @@ impl Transport for Host {
             if host.is_lost(host.node, to) || host.is_lost(to, host.node) {
                 return std::future::pending().await;
             }
-            drop(timeout(CONNECT_TIMEOUT, host.travel()).await);
+            drop(timeout(CONNECT_TIMEOUT, host.travel(to)).await);
             match host.listener(to) {
                 Some(_) => Ok(()),
                 None => Err(ErrorKind::ConnectionRefused.into()),

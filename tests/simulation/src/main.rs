@@ -87,10 +87,8 @@ fn main() -> ExitCode {
     let run = run::run(seed, plan, options.trace.as_deref(), folder.path());
     let summary = run.expect("the trace can be written");
     let (lines, hash) = summary.trace;
-    println!(
-        "seed {seed}: {} requests, {} undecided histories, trace {lines} {hash}",
-        summary.completed, summary.undecided
-    );
+    let counts = summary.counts.iter().map(|(what, count)| format!("{count} {what}, "));
+    println!("seed {seed}: {}trace {lines} {hash}", counts.collect::<String>());
     for violation in &summary.violations {
         println!("seed {seed}: {violation}");
     }

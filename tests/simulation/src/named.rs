@@ -7,7 +7,7 @@ use raft::NodeId;
 use raft::simulation::DiskStep;
 
 use crate::faults::Fault;
-use crate::plan::Plan;
+use crate::plan::{CLIENTS_TIME, Plan};
 use crate::process::End;
 use crate::world::EndAt;
 
@@ -20,7 +20,7 @@ const LASTING: Duration = Duration::from_secs(60);
 pub type MakePlan = fn(&mut Rng) -> Plan;
 
 /// The plans, by their names.
-pub const NAMED: [(&str, MakePlan); 12] = [
+pub const NAMED: [(&str, MakePlan); 13] = [
     ("hanging-leader", |random| after(random, vec![(0, Fault::HangingLeader { time: LASTING })])),
     ("slow-disks", |random| {
         let step = [150, 400, 700][random.usize(0..3)];
@@ -31,9 +31,15 @@ pub const NAMED: [(&str, MakePlan); 12] = [
         after(random, vec![(0, slow), (2, ended)])
     }),
     ("slow-network", |random| {
-        let slow = Fault::SlowNetwork { delay: Duration::from_millis(120), time: LASTING };
+        let slow =
+            Fault::SlowNetwork { to: None, delay: Duration::from_millis(120), time: LASTING };
         let ended = end_leader(random);
         after(random, vec![(0, slow), (2, ended)])
+    }),
+    ("late-messages", |random| {
+        let slow =
+            Fault::SlowNetwork { to: Some(2), delay: Duration::from_millis(900), time: LASTING };
+        Plan { clients: 12, ..after(random, vec![(0, slow)]) }
     }),
     ("begun-node", |random| after(random, vec![(0, Fault::AddBegun { node: 20 })])),
     ("cut-node", |random| {
@@ -63,7 +69,8 @@ fn after(random: &mut Rng, faults: Vec<(u64, Fault)>) -> Plan {
     let nodes: Vec<NodeId> = (1..=[3, 5][random.usize(0..2)]).collect();
     let faults = faults.into_iter().map(|(at, fault)| (AT + Duration::from_secs(at), fault));
     let faults = faults.collect();
-    Plan { nodes, clients: 3, faults, is_recovered: false, goes_on: true, skipped: Vec::new() }
+    let (clients, skipped) = (3, Vec::new());
+    Plan { nodes, clients, faults, time: CLIENTS_TIME, is_recovered: false, goes_on: true, skipped }
 }
 
 fn end_leader(random: &mut Rng) -> Fault {
@@ -83,7 +90,7 @@ fn envelope(random: &mut Rng) -> Plan {
             let (only, step) = (Some(DiskStep::LogSync), Duration::from_millis(250));
             Fault::SlowDisks { nodes: vec![1, 2, 3, 4, 5], only, step, time: LASTING }
         }
-        false => Fault::SlowNetwork { delay: Duration::from_millis(60), time: LASTING },
+        false => Fault::SlowNetwork { to: None, delay: Duration::from_millis(60), time: LASTING },
     };
     let time = Duration::from_secs(30);
     after(random, vec![(0, slow), (1, Fault::SameTerm { time })])

@@ -67,7 +67,9 @@ pub fn incarnation(node: NodeId, disk: u8) -> [u8; 16] {
 
 async fn run(host: Host) {
     let (world, node) = (Arc::clone(&host.world), host.node);
-    match start_raft(&host).await {
+    let started = start_raft(&host).await;
+    host.go_on().await;
+    match started {
         Ok(running) => {
             world.with_node(node, |it| {
                 if let Some(process) = &mut it.process {
@@ -86,6 +88,7 @@ async fn run(host: Host) {
             tokio::select! {
                 _ = tasks => {}
                 cause = running.handle.fault().closed() => {
+                    host.go_on().await;
                     // The error of a full disk, which the simulation returned; and the node whose disk
                     // was lost, which ends for good.
                     let has_lost = world.with_node(node, |it| it.disks > 1);
@@ -247,6 +250,9 @@ async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
                 last.index, position.index
             ));
         }
+        if position.batch != last.batch && position.clock <= last.clock {
+            world.violate(format!("{:?} has the time of {:?}", position.batch, last.batch));
+        }
         if position.batch < last.batch {
             world.violate(format!("{:?} follows {:?}", position.batch, last.batch));
         }
@@ -255,7 +261,14 @@ async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
         let cluster = running.reader.cluster().ok().flatten().map(|cluster| cluster.id);
         if let Some(cluster) = cluster.filter(|_| status.role == NodeRole::Leader) {
             let led = (cluster, status.term);
-            let leader = world.with(|state| *state.leaders.entry(led).or_insert(node));
+            let leader = world.with(|state| match state.leaders.get(&led) {
+                Some(leader) => *leader,
+                None => {
+                    state.leaders.insert(led, node);
+                    *state.counts.entry("elections").or_default() += 1;
+                    node
+                }
+            });
             if leader != node {
                 let term = status.term;
                 world.violate(format!("nodes {leader} and {node} lead term {term}"));

@@ -15,8 +15,15 @@ use crate::process::End;
 use crate::timeline::sleep_until;
 use crate::world::{EndAt, World};
 
+/// Time of the clients.
+pub const CLIENTS_TIME: Duration = Duration::from_secs(45);
 /// Time of a run in which faults begin.
 const FAULTS_TIME: Duration = Duration::from_secs(40);
+/// So many seeds have a run that is so many times as long, with as many faults.
+const LONG_ONE_OF: u8 = 20;
+const LONG: u32 = 4;
+/// The node that takes the place of one with a lost disk.
+const REPLACEMENT: NodeId = 31;
 
 /// So many seeds have one with a plan of those with a name.
 const NAMED_ONE_OF: u64 = 8;
@@ -58,6 +65,8 @@ pub struct Plan {
     pub clients: u64,
     /// The faults, with the time since the start of the run.
     pub faults: Vec<(Duration, Fault)>,
+    /// Time of the clients.
+    pub time: Duration,
     /// Whether the cluster is lost at the end, and recovered.
     pub is_recovered: bool,
     /// Whether its faults leave a majority that must go on: until the faults end, writes are acknowledged.
@@ -89,19 +98,26 @@ impl Plan {
             false => vec![random.u8(0..KINDS), random.u8(0..KINDS)],
         };
         let mut at = seconds(random, 3.0, 6.0);
-        while at < FAULTS_TIME {
-            faults.push((at, fault(random, &nodes, &kinds)));
-            at += seconds(random, 0.05, pause);
+        let (long, mut all) =
+            (if random.u8(0..LONG_ONE_OF) == 0 { LONG } else { 1 }, nodes.clone());
+        while at < FAULTS_TIME * long {
+            let fault = fault(random, &nodes, &all, &kinds);
+            if let Fault::Add { node } | Fault::AddBegun { node } = fault {
+                all.push(node);
+            }
+            faults.push((at, fault));
+            at += seconds(random, 0.05, pause) * long;
         }
-        only_one_disk(&mut faults, nodes.len());
+        only_one_disk(random, &mut faults, nodes.len());
         let (clients, is_recovered) = (random.u64(1..=4), random.u8(0..6) == 0);
-        Self { nodes, clients, faults, is_recovered, goes_on: false, skipped: Vec::new() }
+        let time = CLIENTS_TIME * long;
+        Self { nodes, clients, faults, time, is_recovered, goes_on: false, skipped: Vec::new() }
     }
 }
 
-/// Leaves the first lost disk only, and none to clusters that cannot lose one. No member is removed then: two
-/// of three that are left could not lose it.
-fn only_one_disk(faults: &mut Vec<(Duration, Fault)>, nodes: usize) {
+/// Leaves the first lost disk only, and none to clusters that cannot lose one. No other member is removed then:
+/// two of three that are left could not lose it. Some operators replace its node.
+fn only_one_disk(random: &mut Rng, faults: &mut Vec<(Duration, Fault)>, nodes: usize) {
     let is_lost = |fault: &Fault| matches!(fault, Fault::LostDisk { .. });
     let mut left = usize::from(nodes > 2 && faults.iter().any(|(_, fault)| is_lost(fault)));
     if left > 0 {
@@ -112,13 +128,21 @@ fn only_one_disk(faults: &mut Vec<(Duration, Fault)>, nodes: usize) {
         left -= usize::from(is_lost(fault) && is_kept);
         is_kept
     });
+    if let Some((at, Fault::LostDisk { node, .. })) = faults.iter().find(|(_, it)| is_lost(it))
+        && random.bool()
+    {
+        let replacement = Fault::Replace { node: *node, by: REPLACEMENT };
+        faults.push((*at + seconds(random, 1.0, 10.0), replacement));
+        faults.sort_by_key(|(at, _)| *at);
+    }
 }
 
 /// Kinds of faults.
 const KINDS: u8 = 19;
 
-fn fault(random: &mut Rng, nodes: &[NodeId], kinds: &[u8]) -> Fault {
-    let node = nodes[random.usize(..nodes.len())];
+/// A fault of the `founders`, or of one of `all` nodes.
+fn fault(random: &mut Rng, founders: &[NodeId], all: &[NodeId], kinds: &[u8]) -> Fault {
+    let node = all[random.usize(..all.len())];
     let end = [End::Kill, End::Power][random.usize(0..2)];
     let down = seconds(random, 0.05, 6.0);
     let time = seconds(random, 0.2, 8.0);
@@ -126,13 +150,16 @@ fn fault(random: &mut Rng, nodes: &[NodeId], kinds: &[u8]) -> Fault {
         0 | 1 => Fault::End { node, end, down },
         2 | 3 => {
             let step = disk_step(random);
-            Fault::EndAt { node, at: EndAt { step, count: random.u32(1..20), end, down } }
+            // Processes flush seldom, and few open a snapshot.
+            let most = if matches!(step, DiskStep::Flush | DiskStep::Open) { 3 } else { 20 };
+            Fault::EndAt { node, at: EndAt { step, count: random.u32(1..most), end, down } }
         }
         4 => Fault::EndAll { end, down },
-        5 | 6 => Fault::Cut { paths: paths(random, nodes), time },
+        5 | 6 => Fault::Cut { paths: paths(random, all), time },
         7 => {
             let delay = [60, 120, 400, 900][random.usize(0..4)];
-            Fault::SlowNetwork { delay: Duration::from_millis(delay), time }
+            let (to, delay) = (random.bool().then_some(node), Duration::from_millis(delay));
+            Fault::SlowNetwork { to, delay, time }
         }
         8 => {
             Fault::Noise { lost_percent: random.u8(0..20), doubled_percent: random.u8(0..20), time }
@@ -140,9 +167,9 @@ fn fault(random: &mut Rng, nodes: &[NodeId], kinds: &[u8]) -> Fault {
         9 => Fault::Pause { node, is_suspended: random.bool(), time },
         10 => {
             let step = [20, 150, 700, 2_500][random.usize(0..4)];
-            let mut slow = nodes.to_vec();
+            let mut slow = all.to_vec();
             random.shuffle(&mut slow);
-            slow.truncate(random.usize(1..=nodes.len()));
+            slow.truncate(random.usize(1..=all.len()));
             let only = random.bool().then(|| disk_step(random));
             Fault::SlowDisks { nodes: slow, only, step: Duration::from_millis(step), time }
         }
@@ -161,7 +188,7 @@ fn fault(random: &mut Rng, nodes: &[NodeId], kinds: &[u8]) -> Fault {
             true => Fault::Transfer { node },
             false => Fault::Verify,
         },
-        16 => Fault::LostDisk { node, down },
+        16 => Fault::LostDisk { node: founders[random.usize(..founders.len())], down },
         17 => Fault::AddBegun { node: random.u64(20..30) },
         _ => match random.bool() {
             // An id is never used twice.
@@ -180,12 +207,16 @@ fn disk_step(random: &mut Rng) -> DiskStep {
 fn paths(random: &mut Rng, nodes: &[NodeId]) -> Vec<(NodeId, NodeId)> {
     let mut order = nodes.to_vec();
     random.shuffle(&mut order);
-    let (left, right) = order.split_at(random.usize(0..=nodes.len()));
+    let kind = random.u8(0..4);
+    // Both parts have a node, and that of a bridge has a second one. A node alone has no paths.
+    let least = if kind == 2 { 2 } else { 1 };
+    let (left, right) =
+        order.split_at(random.usize(least..nodes.len().max(least + 1)).min(nodes.len()));
     let pairs = |from: &[NodeId], to: &[NodeId]| {
         let all = from.iter().flat_map(|from| to.iter().map(|to| (*from, *to)));
         all.collect::<Vec<_>>()
     };
-    match random.u8(0..4) {
+    match kind {
         0 => [pairs(left, right), pairs(right, left)].concat(),
         1 => pairs(left, right),
         // One node of the left half reaches both halves.

@@ -1,6 +1,6 @@
 //! What the clients were promised, and the check of that on a state that has everything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 use simulation::history::{
@@ -8,7 +8,11 @@ use simulation::history::{
     SetOperation, check,
 };
 
-use crate::commands::{GROUPS, TENANT, TRIGGER, memory_id, number_of, value_of, with_word};
+use storage::model::id::MemoryId;
+
+use crate::commands::{
+    COOLING, GROUPS, LAST, TENANT, TRIGGER, memory_id, number_of, value_of, with_word,
+};
 use crate::timeline::now;
 use crate::world::{Running, World};
 
@@ -34,8 +38,6 @@ pub struct Record {
     pub memories: BTreeMap<u64, Fate>,
     /// Memories of which exactly one must be there, or at most one without an acknowledgement.
     pub alternatives: BTreeMap<u64, Alternatives>,
-    /// Operations that returned.
-    pub completed: u64,
 }
 
 /// A request, and what became of it.
@@ -97,50 +99,84 @@ impl Fate {
     }
 }
 
-impl Promises {
-    /// Operations that returned.
-    pub fn completed(&self) -> u64 {
-        self.0.lock().completed
-    }
+/// A memory that was created, or may have been.
+struct Created {
+    number: u64,
+    called: u64,
+    returned: Option<u64>,
+}
 
+impl Record {
+    /// What was created, as a state says that has everything.
+    fn created(&self, is_there: impl Fn(u64) -> bool) -> Vec<Created> {
+        let single = self.memories.iter().filter_map(|(number, fate)| {
+            let (called, returned) = (fate.created.called, fate.created.returned());
+            let was_created = returned.is_some() || is_there(*number);
+            was_created.then_some(Created { number: *number, called, returned })
+        });
+        let of_receipts = self.alternatives.values().filter_map(|it| {
+            let number = it.numbers.iter().copied().find(|number| is_there(*number))?;
+            Some(Created { number, called: it.called, returned: it.returned })
+        });
+        single.chain(of_receipts).collect()
+    }
+}
+
+impl Promises {
     /// Checks the promises on a state that has everything, and the histories.
     pub fn check(&self, world: &World, running: &Running) {
+        self.check_state(world, running);
+        self.check_counter_and_sets(world, running);
+        self.check_registers(world, Some(running));
+    }
+
+    fn check_state(&self, world: &World, running: &Running) {
         let record = self.0.lock();
-        let is_there = |number: u64| {
-            let found = running.reader.get(TENANT, memory_id(number));
-            let found = found.map_err(|error| world.violate(format!("a read fails: {error}")));
-            found.ok().flatten().is_some()
-        };
-        let (mut counts, mut sets) = (record.counts.clone(), record.sets.clone());
-        let mut add = |number, called, returned| {
-            counts.push(Event { called, returned, operation: CounterOperation::Add(1) });
-            let operation = SetOperation::Add(number);
-            sets.entry(number % GROUPS).or_default().push(Event { called, returned, operation });
-        };
-        let mut created = 0;
+        let is_there = |number: u64| is_there(world, running, number);
         for (number, fate) in &record.memories {
-            let (expected, found) = (fate.is_there(), is_there(*number));
-            if expected.is_some_and(|expected| expected != found) {
+            let expected = fate.is_there();
+            if expected.is_some_and(|expected| expected != is_there(*number)) {
                 world.violate(format!("memory {number} should be there: {expected:?}"));
             }
-            let Fate { created: creation, .. } = fate;
-            if found || creation.returned().is_some() {
-                created += 1;
-                add(*number, creation.called, creation.returned());
-            }
         }
-        for Alternatives { numbers, called, returned, named } in record.alternatives.values() {
+        for Alternatives { numbers, returned, named, .. } in record.alternatives.values() {
             let there: Vec<u64> =
                 numbers.iter().copied().filter(|number| is_there(*number)).collect();
-            let count = there.len();
-            if count > 1 || returned.is_some() && there != named.iter().copied().collect::<Vec<_>>()
+            if there.len() > 1
+                || returned.is_some() && there != named.iter().copied().collect::<Vec<_>>()
             {
                 world.violate(format!("{there:?} of {numbers:?}; the receipt names {named:?}"));
             }
-            if let Some(number) = there.first() {
-                created += 1;
-                add(*number, *called, *returned);
-            }
+        }
+        // With that of the last command, which is no client's.
+        let created = record.created(is_there).len() as u64;
+        let created = created + u64::from(is_there(LAST));
+        let fired = running.reader.firings(TENANT, TRIGGER).total;
+        if fired != created {
+            world.violate(format!("the trigger has fired {fired} times for {created} memories"));
+        }
+        // None is warmed again: a second crossing would be that of a tick that was done twice.
+        let mut cooled = match cooled(running) {
+            Ok(cooled) => cooled,
+            Err(error) => return world.violate(format!("the journal is not read: {error}")),
+        };
+        let all = cooled.len();
+        cooled.sort_unstable();
+        cooled.dedup();
+        if cooled.len() != all {
+            world.violate(format!("{} memories have cooled {all} times", cooled.len()));
+        }
+        cooled.iter().for_each(|_| world.count("memories cooled"));
+    }
+
+    fn check_counter_and_sets(&self, world: &World, running: &Running) {
+        let record = self.0.lock();
+        let is_there = |number: u64| is_there(world, running, number);
+        let (mut counts, mut sets) = (record.counts.clone(), record.sets.clone());
+        for Created { number, called, returned } in record.created(is_there) {
+            counts.push(Event { called, returned, operation: CounterOperation::Add(1) });
+            let operation = SetOperation::Add(number);
+            sets.entry(number % GROUPS).or_default().push(Event { called, returned, operation });
         }
         for (number, fate) in &record.memories {
             if let Some(deletion) = fate.deleted.filter(|it| it.effect != Effect::None) {
@@ -149,34 +185,62 @@ impl Promises {
                 sets.entry(number % GROUPS).or_default().push(event);
             }
         }
-        // That of the last command, which is no client's.
-        created += u64::from(is_there(900));
-        let fired = running.reader.firings(TENANT, TRIGGER).total;
-        if fired != created {
-            world.violate(format!("the trigger has fired {fired} times for {created} memories"));
-        }
-        let (called, never) = (now().as_nanos() as u64, u64::MAX - 1);
-        let operation = CounterOperation::Read(fired);
-        counts.push(Event { called, returned: Some(never), operation });
-        let (last, add) = (is_there(900), CounterOperation::Add(1));
+        let (last, add) = (is_there(LAST), CounterOperation::Add(1));
         counts.extend(last.then_some(Event { called: 0, returned: None, operation: add }));
+        let fired = running.reader.firings(TENANT, TRIGGER).total;
+        counts.push(last_read(CounterOperation::Read(fired)));
         report(world, "the counter", check(&Counter, &counts, BUDGET));
         for (group, history) in &mut sets {
-            let page = running.reader.list(TENANT, &with_word(*group));
-            let page = page.map_err(|error| world.violate(format!("a list fails: {error}")));
-            let found = page.ok().map(|it| it.memories).unwrap_or_default();
-            let found = found.iter().filter_map(|it| number_of(it.id)).collect();
-            let operation = SetOperation::Read(found);
-            history.push(Event { called, returned: Some(never), operation });
+            history.push(last_read(SetOperation::Read(found(world, running, *group))));
             report(world, &format!("set {group}"), check(&Set, history, BUDGET));
         }
-        for (register, history) in &record.registers {
+    }
+
+    /// Checks the histories of registers, whose operations alone say what was written. `running` has a state
+    /// that has everything.
+    pub fn check_registers(&self, world: &World, running: Option<&Running>) {
+        for (register, history) in &self.0.lock().registers {
             let mut history: Vec<_> = history.iter().flatten().cloned().collect();
-            let found = running.reader.get(TENANT, memory_id(*register)).ok().flatten();
-            let value = found.and_then(|found| value_of(&found.memory.label));
-            let operation = RegisterOperation::Read(value);
-            history.push(Event { called, returned: Some(never), operation });
+            history.extend(running.map(|running| {
+                let found = running.reader.get(TENANT, memory_id(*register)).ok().flatten();
+                let value = found.and_then(|found| value_of(&found.memory.label));
+                last_read(RegisterOperation::Read(value))
+            }));
             report(world, &format!("register {register}"), check(&Register, &history, BUDGET));
+        }
+    }
+}
+
+/// A read after all requests.
+fn last_read<O>(operation: O) -> Event<O> {
+    Event { called: now().as_nanos() as u64, returned: Some(u64::MAX - 1), operation }
+}
+
+fn is_there(world: &World, running: &Running, number: u64) -> bool {
+    let found = running.reader.get(TENANT, memory_id(number));
+    let found = found.map_err(|error| world.violate(format!("a read fails: {error}")));
+    found.ok().flatten().is_some()
+}
+
+/// The memories with the word of a group.
+fn found(world: &World, running: &Running, group: u64) -> BTreeSet<u64> {
+    let page = running.reader.list(TENANT, &with_word(group));
+    let page = page.map_err(|error| world.violate(format!("a list fails: {error}")));
+    let found = page.ok().map(|it| it.memories).unwrap_or_default();
+    found.iter().filter_map(|it| number_of(it.id)).collect()
+}
+
+/// The memories for which the trigger of ticks has fired, each as often.
+fn cooled(running: &Running) -> storage::Result<Vec<MemoryId>> {
+    let (mut cooled, mut before) = (Vec::new(), None);
+    loop {
+        let page = running.reader.trigger_journal(TENANT, before, usize::MAX, |event| {
+            Ok(event.kind.trigger() == Some(COOLING))
+        })?;
+        cooled.extend(page.events.into_iter().filter_map(|(_, event)| event.subject));
+        before = page.next;
+        if before.is_none() {
+            return Ok(cooled);
         }
     }
 }
@@ -186,7 +250,7 @@ fn report(world: &World, what: &str, found: Linearizability) {
         Linearizability::Holds => {}
         Linearizability::Undecided => {
             world.trace(&format!("{what}: undecided"));
-            world.with(|state| state.undecided += 1);
+            world.count("undecided histories");
         }
         Linearizability::Broken => {
             world.violate(format!("the history of {what} is not linearizable"))

@@ -27,6 +27,7 @@ pub async fn recover(world: &Arc<World>) -> Option<(Running, bool)> {
     match restore(world, &disks) {
         Ok(is_majority) => {
             start(world, NODE);
+            world.count("recoveries");
             loop {
                 sleep(Duration::from_millis(200)).await;
                 if let Some((_, running)) = world.members().pop()

@@ -42,8 +42,8 @@ pub struct State {
     ended: Vec<Arc<Timeline>>,
     /// What must not have happened.
     pub violations: Vec<String>,
-    /// Histories that were not decided.
-    pub undecided: u32,
+    /// What happened, and how often.
+    pub counts: BTreeMap<&'static str, u64>,
     /// The state at each index that some node reached: its hash.
     pub hashes: BTreeMap<u64, [u8; 32]>,
     /// Whether the wall clocks of a minority only were wrong so far.
@@ -121,7 +121,7 @@ impl World {
             active: Active::default(),
             ended: Vec::new(),
             violations: Vec::new(),
-            undecided: 0,
+            counts: BTreeMap::new(),
             hashes: BTreeMap::new(),
             has_good_clocks: true,
             leaders: BTreeMap::new(),
@@ -138,6 +138,16 @@ impl World {
     /// Runs a step on a node.
     pub fn with_node<T>(&self, node: NodeId, step: impl FnOnce(&mut Node) -> T) -> T {
         self.with(|state| step(state.nodes.get_mut(&node).expect("the node is in the world")))
+    }
+
+    /// Changes a node, if it is in the world by now.
+    pub fn change_node(&self, node: NodeId, change: impl FnOnce(&mut Node)) {
+        self.with(|state| state.nodes.get_mut(&node).map(change));
+    }
+
+    /// Counts what happened.
+    pub fn count(&self, what: &'static str) {
+        self.with(|state| *state.counts.entry(what).or_default() += 1);
     }
 
     /// Lets a window of time pass.
@@ -176,15 +186,32 @@ impl World {
         async { result.await.expect("what is outside does not end") }
     }
 
+    /// Whether a process of a node has not ended.
+    pub fn is_alive(&self, node: NodeId, number: u32) -> bool {
+        self.with_node(node, |it| it.process.as_ref().is_some_and(|it| it.number == number))
+    }
+
     /// Runs `work` in a process. `None` if that has ended, or ends before it responds.
-    pub async fn run_in<F>(&self, node: NodeId, number: u32, work: F) -> Option<F::Output>
+    pub async fn run_in<F>(
+        self: &Arc<Self>,
+        node: NodeId,
+        number: u32,
+        work: F,
+    ) -> Option<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
     {
         let (sender, response) = oneshot::channel();
+        let world = Arc::clone(self);
+        let task = async move {
+            let done = work.await;
+            // A process goes on until the end of the turn in which it ended.
+            if world.is_alive(node, number) {
+                drop(sender.send(done));
+            }
+        };
         self.with(|state| {
             let process = state.nodes.get(&node)?.process.as_ref()?;
-            let task = async move { drop(sender.send(work.await)) };
             (process.number == number).then(|| process.timeline.spawn(task))
         })?;
         response.await.ok()
