@@ -29,6 +29,8 @@ pub enum Fault {
     End { node: NodeId, end: End, down: Duration },
     /// It ends before a step of the disk.
     EndAt { node: NodeId, at: EndAt },
+    /// Power fails before the end of a sync of any of its files, after so many of them.
+    EndAtSync { node: NodeId, count: u32, down: Duration },
     /// All processes end at once.
     EndAll { end: End, down: Duration },
     /// Messages from some nodes to others are lost.
@@ -216,6 +218,9 @@ async fn happen_once(world: Arc<World>, fault: Fault) {
     match fault {
         Fault::End { node, end, down } => world.end(node, end, Some(down)),
         Fault::EndAt { node, at } => world.change_node(node, |node| node.end_at = Some(at)),
+        Fault::EndAtSync { node, count, down } => {
+            world.change_node(node, |node| node.power_fails = Some((count, down)));
+        }
         Fault::EndAll { end, down } => {
             let nodes: Vec<NodeId> = world.with(|state| state.nodes.keys().copied().collect());
             nodes.into_iter().for_each(|node| world.end(node, end, Some(down)));
@@ -307,7 +312,7 @@ pub fn heal(world: &World) {
         state.trace.add("all faults end");
         state.active.change(BTreeMap::clear);
         for node in state.nodes.values_mut() {
-            node.end_at = None;
+            (node.end_at, node.power_fails) = (None, None);
             node.wall_clock_error = 0;
             if node.process.is_none() && node.starts_at.is_none() {
                 node.starts_at = Some(crate::timeline::now());

@@ -148,7 +148,8 @@ fn fault(random: &mut Rng, founders: &[NodeId], all: &[NodeId], kinds: &[u8]) ->
     let time = seconds(random, 0.2, 8.0);
     match kinds[random.usize(..kinds.len())] {
         0 | 1 => Fault::End { node, end, down },
-        2 | 3 => {
+        2 => Fault::EndAtSync { node, count: random.u32(1..60), down },
+        3 => {
             let step = disk_step(random);
             // Processes flush seldom, and few open a snapshot.
             let most = if matches!(step, DiskStep::Flush | DiskStep::Open) { 3 } else { 20 };

@@ -13,7 +13,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use fastrand::Rng;
@@ -56,17 +56,45 @@ pub unsafe extern "C" fn getrandom(buffer: *mut c_void, length: usize, _flags: c
     length as isize
 }
 
+/// Called before each sync. False: power fails.
+static ON_SYNC: Mutex<Option<Arc<OnSync>>> = Mutex::new(None);
+
+type OnSync = dyn Fn(&Path) -> bool + Send + Sync;
+
+/// From here on, `on_sync` is called before each sync, and lets it fail. A thread of RocksDB may call it, while
+/// this one waits for that.
+pub fn before_syncs(on_sync: impl Fn(&Path) -> bool + Send + Sync + 'static) {
+    *ON_SYNC.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(on_sync));
+}
+
+unsafe extern "C" {
+    safe fn __errno_location() -> *mut c_int;
+}
+
+/// `EIO`.
+const INPUT_OUTPUT_ERROR: c_int = 5;
+
 /// `fsync(2)`. Nothing reaches a real disk: what would be durable is recorded.
 #[unsafe(no_mangle)]
-pub extern "C" fn fsync(file: c_int) -> c_int {
+pub extern "C" fn fsync(number: c_int) -> c_int {
     // SAFETY: the file stays open, since it is not dropped here.
-    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(file) });
-    match file.metadata() {
-        Ok(found) => {
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(number) });
+    let found = file.metadata();
+    let on_sync = ON_SYNC.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let goes_on = match (on_sync, fs::read_link(format!("/proc/self/fd/{number}"))) {
+        (Some(on_sync), Ok(path)) => on_sync(&path),
+        _ => true,
+    };
+    match found {
+        Ok(found) if goes_on => {
             record(&found, found.len());
             0
         }
-        Err(_) => -1,
+        _ => {
+            // SAFETY: the location is that of this thread.
+            unsafe { *__errno_location() = INPUT_OUTPUT_ERROR };
+            -1
+        }
     }
 }
 
@@ -126,7 +154,9 @@ pub fn copy_remains(from: &Path, to: &Path, end: End, seed: u64) -> io::Result<(
         if end == End::Power {
             // Of its own for each file: which other files there are makes no difference.
             let seed = seed ^ u64::from(checksum(name.as_encoded_bytes()));
-            lose(&mut bytes, kept as usize, &mut Rng::with_seed(seed));
+            // RocksDB relies on file systems that write appended data before the length of the file.
+            let may_tear = !name.as_encoded_bytes().starts_with(b"MANIFEST");
+            lose(&mut bytes, kept as usize, may_tear, &mut Rng::with_seed(seed));
             // What is left is on the disk.
             kept = bytes.len() as u64;
         }
@@ -136,15 +166,15 @@ pub fn copy_remains(from: &Path, to: &Path, end: End, seed: u64) -> io::Result<(
     Ok(())
 }
 
-/// Loses a part of what follows the `durable` bytes.
-fn lose(bytes: &mut Vec<u8>, durable: usize, random: &mut Rng) {
+/// Loses a part of what follows the `durable` bytes. The rest of them may be torn.
+fn lose(bytes: &mut Vec<u8>, durable: usize, may_tear: bool, random: &mut Rng) {
     let kept = match random.u8(0..4) {
         0 => bytes.len(),
         1 | 2 => durable,
         _ => random.usize(durable..=bytes.len()),
     };
     bytes.truncate(kept);
-    if random.u8(0..4) == 0 {
+    if random.u8(0..4) == 0 && may_tear {
         let torn = random.usize(durable..=kept);
         bytes[torn..].iter_mut().for_each(|byte| *byte = random.u8(..));
     }

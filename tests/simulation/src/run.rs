@@ -15,6 +15,7 @@ use crate::faults::heal;
 use crate::host::request;
 use crate::node::{compare, start, supervise};
 use crate::plan::{self, Plan};
+use crate::process::before_syncs;
 use crate::promises::Promises;
 use crate::recovery::recover;
 use crate::timeline::WINDOW;
@@ -42,6 +43,8 @@ pub struct Summary {
 /// Runs a plan. The files of the nodes are below `folder`.
 pub fn run(seed: u64, plan: Plan, trace: Option<&Path>, folder: &Path) -> std::io::Result<Summary> {
     let world = World::new(seed ^ NETWORK_SEED, &plan.nodes, Trace::new(trace)?, folder);
+    let syncing = Arc::clone(&world);
+    before_syncs(move |path| syncing.sync(path));
     let (sender, mut ended) = oneshot::channel();
     let running = Arc::clone(&world);
     world.outside.spawn(async move {

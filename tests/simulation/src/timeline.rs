@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -13,6 +14,9 @@ use tokio::time::{Instant, advance};
 
 /// The time of one turn.
 pub const WINDOW: Duration = Duration::from_millis(2);
+
+/// When the last turn began, in nanoseconds.
+static TURN: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Timeline>>> = const { RefCell::new(None) };
@@ -46,6 +50,7 @@ impl Timeline {
     /// Runs its tasks from `from` to `until`. A clock that stood still before, as that of a paused process,
     /// moves on to `from` first.
     pub fn run(self: &Arc<Self>, from: Duration, until: Duration) {
+        TURN.store(from.as_nanos() as u64, Ordering::Relaxed);
         CURRENT.with(|current| current.replace(Some(Arc::clone(self))));
         self.runtime.block_on(async {
             let behind = from.saturating_sub(self.now());
@@ -71,9 +76,10 @@ fn current<T>(read: impl FnOnce(&Timeline) -> T) -> T {
     CURRENT.with(|current| read(current.borrow().as_ref().expect("a task of a timeline")))
 }
 
-/// Time since the start of the run.
+/// Time since the start of the run. A thread of RocksDB has that of the last turn.
 pub fn now() -> Duration {
-    current(Timeline::now)
+    let own = CURRENT.with(|current| current.borrow().as_ref().map(|timeline| timeline.now()));
+    own.unwrap_or_else(|| Duration::from_nanos(TURN.load(Ordering::Relaxed)))
 }
 
 /// Waits until this time of the run.

@@ -66,6 +66,9 @@ pub struct Node {
     pub process: Option<Process>,
     /// The step at which the process ends, after so many of its kind.
     pub end_at: Option<EndAt>,
+    /// The sync at which power fails, as the number of those that are left, and the time until the next process
+    /// starts.
+    pub power_fails: Option<(u32, Duration)>,
     /// Error of its wall clock, in microseconds.
     pub wall_clock_error: i64,
     /// Time in which its machine was suspended.
@@ -191,6 +194,24 @@ impl World {
         self.with_node(node, |it| it.process.as_ref().is_some_and(|it| it.number == number))
     }
 
+    /// Counts a sync of a file. Returns false if power fails before its end.
+    pub fn sync(&self, path: &Path) -> bool {
+        let due = self.with(|state| {
+            let is_its = |(_, node): &(&NodeId, &mut Node)| path.starts_with(&node.data);
+            let (id, node) = state.nodes.iter_mut().find(is_its)?;
+            let (left, down) = node.power_fails.as_mut()?;
+            *left = left.saturating_sub(1);
+            (*left == 0).then_some((*id, *down))
+        });
+        let Some((node, down)) = due else { return true };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name: String = name.chars().filter(|letter| !letter.is_ascii_digit()).collect();
+        self.trace(&format!("power fails at a sync of {name} of node {node}"));
+        self.count("ends at a sync");
+        self.end(node, End::Power, Some(down));
+        false
+    }
+
     /// Runs `work` in a process. `None` if that has ended, or ends before it responds.
     pub async fn run_in<F>(
         self: &Arc<Self>,
@@ -241,6 +262,7 @@ impl World {
             ends: 0,
             process: None,
             end_at: None,
+            power_fails: None,
             wall_clock_error: 0,
             suspended: Duration::ZERO,
             starts_at: None,
@@ -314,7 +336,7 @@ impl World {
                 copy_remains(&before, &it.data, end, state.random.u64(..))
                     .expect("the files of a node can be copied");
             }
-            it.end_at = None;
+            (it.end_at, it.power_fails) = (None, None);
             it.starts_at = down.map(|down| now() + down);
         });
     }

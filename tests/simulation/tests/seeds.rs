@@ -13,10 +13,11 @@ const SEEDS: u64 = 200;
 /// Failed runs after which no further ones start.
 const FAILURES_MAX: usize = 3;
 /// So often at least does each of these happen in a hundred runs: what never happens finds nothing.
-const LEAST: [(&str, u64); 7] = [
+const LEAST: [(&str, u64); 8] = [
     ("requests", 20_000),
     ("elections", 150),
     ("ends at a step", 30),
+    ("ends at a sync", 20),
     ("opened snapshots", 30),
     ("repeated receipts", 2_000),
     ("memories cooled", 10_000),
