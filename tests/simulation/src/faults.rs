@@ -47,6 +47,10 @@ pub enum Fault {
     HangingDisk { node: NodeId, time: Duration },
     /// A disk has no space.
     FullDisk { node: NodeId, time: Duration },
+    /// A disk has less space than its reserve.
+    ShortDisk { node: NodeId, time: Duration },
+    /// A process has less memory than it may take.
+    ShortMemory { node: NodeId, time: Duration },
     /// A wall clock steps.
     ClockStep { node: NodeId, micros: i64 },
     /// A snapshot is so long on its way, and is opened in so long.
@@ -90,6 +94,8 @@ impl Fault {
             | Self::SlowDisks { time, .. }
             | Self::HangingDisk { time, .. }
             | Self::FullDisk { time, .. }
+            | Self::ShortDisk { time, .. }
+            | Self::ShortMemory { time, .. }
             | Self::SlowSnapshots { time, .. } => Some(*time),
             _ => None,
         }
@@ -176,6 +182,15 @@ impl Active {
     /// Whether a disk has no space.
     pub fn is_full(&self, node: NodeId) -> bool {
         self.has(|it| matches!(it, Fault::FullDisk { node: full, .. } if *full == node))
+    }
+
+    /// Whether a node is short of disk space, and of memory.
+    pub fn is_short(&self, node: NodeId) -> (bool, bool) {
+        let disk =
+            |it: &Fault| matches!(it, Fault::ShortDisk { node: short, .. } if *short == node);
+        let memory =
+            |it: &Fault| matches!(it, Fault::ShortMemory { node: short, .. } if *short == node);
+        (self.has(disk), self.has(memory))
     }
 
     /// Whether a process does nothing, and why.

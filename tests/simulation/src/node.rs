@@ -243,6 +243,9 @@ async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
         if since_failure == FAILED_OBSERVATIONS_MAX {
             world.violate(format!("node {node} goes on after a failed step of its disk"));
         }
+        let (short_disk, short_memory) = world.with(|state| state.active.is_short(node));
+        running.handle.set_disk_full(short_disk);
+        running.handle.set_memory(u64::from(short_memory), 0);
         let (position, status) = (running.reader.position(), running.handle.status());
         if position.clock < last.clock || position.index < last.index {
             world.violate(format!(

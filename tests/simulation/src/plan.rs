@@ -138,7 +138,7 @@ fn only_one_disk(random: &mut Rng, faults: &mut Vec<(Duration, Fault)>, nodes: u
 }
 
 /// Kinds of faults.
-const KINDS: u8 = 19;
+const KINDS: u8 = 21;
 
 /// A fault of the `founders`, or of one of `all` nodes.
 fn fault(random: &mut Rng, founders: &[NodeId], all: &[NodeId], kinds: &[u8]) -> Fault {
@@ -190,7 +190,9 @@ fn fault(random: &mut Rng, founders: &[NodeId], all: &[NodeId], kinds: &[u8]) ->
             false => Fault::Verify,
         },
         16 => Fault::LostDisk { node: founders[random.usize(..founders.len())], down },
-        17 => Fault::AddBegun { node: random.u64(20..30) },
+        17 => Fault::ShortDisk { node, time },
+        18 => Fault::ShortMemory { node, time },
+        19 => Fault::AddBegun { node: random.u64(20..30) },
         _ => match random.bool() {
             // An id is never used twice.
             true => Fault::Add { node: random.u64(6..20) },
