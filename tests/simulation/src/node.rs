@@ -38,6 +38,8 @@ const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
 const CLOCK_AHEAD_MAX: u64 = 510_000;
 /// Interval at which a node is observed.
 const OBSERVE_INTERVAL: Duration = Duration::from_millis(25);
+/// Observations without a change, after which a state is compared with others.
+const IDLE_OBSERVATIONS: u32 = 20;
 /// So often at most is a node observed after a step of its disk has failed: it stops.
 const FAILED_OBSERVATIONS_MAX: u32 = 40;
 /// Interval at which nodes without a process are looked for.
@@ -237,7 +239,7 @@ async fn expire(running: &Running) {
 
 /// Checks what must hold at any time.
 async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
-    let (mut last, mut compared, mut since_failure) = (Position::default(), 0, 0);
+    let (mut last, mut idle, mut compared, mut since_failure) = (Position::default(), 0, 0, 0);
     loop {
         since_failure += u32::from(has_failed_step(world, node));
         if since_failure == FAILED_OBSERVATIONS_MAX {
@@ -278,7 +280,8 @@ async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
             }
         }
         // A hash of all rows takes long: it is computed where others compute theirs, too.
-        let is_due = position.index == last.index || position.index % 8 == 0;
+        idle = if position.index == last.index { idle + 1 } else { 0 };
+        let is_due = idle == IDLE_OBSERVATIONS || position.index.is_multiple_of(8);
         if cluster.is_some() && position.index != compared && is_due {
             compared = position.index;
             compare(world, node, running);
