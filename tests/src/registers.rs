@@ -57,8 +57,8 @@ impl Registers {
         Self { shared, clients }
     }
 
-    /// Ends the clients, and deletes the registers. Each history must be linearizable: one order of all operations explains all results,
-    /// and keeps to their times. Returns how many operations there were.
+    /// Ends the clients, and deletes the registers. Each history must be linearizable: one order of all
+    /// operations explains all results, and keeps to their times. Returns how many operations there were.
     pub async fn checked(self) -> usize {
         self.shared.stop.store(true, Ordering::Relaxed);
         let mut histories: [History; REGISTERS] = Default::default();

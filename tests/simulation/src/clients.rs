@@ -59,7 +59,7 @@ impl Client {
     }
 
     fn next(&self) -> u64 {
-        let mut record = self.promises.0.lock();
+        let mut record = self.promises.record();
         record.next += 1;
         1_000 + record.next
     }
@@ -128,14 +128,14 @@ impl Client {
         let outcome = self.submit(set(register, value)).await;
         match outcome {
             Outcome::Done { index, .. } => {
-                self.promises.0.lock().registers.entry(register).or_default()[at] =
+                self.promises.record().registers.entry(register).or_default()[at] =
                     Some(event(Some(now_nanos())));
                 self.written.insert(register, (index, called));
             }
             Outcome::Unknown => self.world.trace("unknown:"),
             Outcome::NoEffect => {
                 self.world.trace("no effect:");
-                self.promises.0.lock().registers.entry(register).or_default()[at] = None;
+                self.promises.record().registers.entry(register).or_default()[at] = None;
             }
         }
         self.world.trace(&format!("client {} wrote {value} in {register}", self.number));
@@ -143,7 +143,7 @@ impl Client {
 
     /// Adds an operation to the history of a register. Returns its number there.
     fn record(&self, register: u64, event: Event<RegisterOperation>) -> usize {
-        let mut record = self.promises.0.lock();
+        let mut record = self.promises.record();
         let history = record.registers.entry(register).or_default();
         history.push(Some(event));
         history.len() - 1
@@ -215,7 +215,7 @@ impl Client {
         let read = self.read_newest(|reader| reader.firings(TENANT, TRIGGER).total);
         let Some((called, total)) = read.await else { return };
         let (returned, operation) = (Some(now_nanos()), CounterOperation::Read(total));
-        self.promises.0.lock().counts.push(Event { called, returned, operation });
+        self.promises.record().counts.push(Event { called, returned, operation });
     }
 
     /// Finds the memories with a word.
@@ -229,7 +229,7 @@ impl Client {
         };
         let (returned, operation) = (Some(now_nanos()), SetOperation::Read(found));
         let event = Event { called, returned, operation };
-        self.promises.0.lock().sets.entry(group).or_default().push(event);
+        self.promises.record().sets.entry(group).or_default().push(event);
     }
 
     async fn create(&self) {
@@ -237,7 +237,7 @@ impl Client {
         let memory = new_memory(number, label_of(number));
         let set = |effect| {
             let fate = Fate { created: Attempt { called, effect }, deleted: None };
-            self.promises.0.lock().memories.insert(number, fate);
+            self.promises.record().memories.insert(number, fate);
         };
         // The run may end before the response arrives.
         set(Effect::Unknown);
@@ -252,11 +252,11 @@ impl Client {
         for _ in 0..ATTEMPTS {
             let number = self.next();
             attempts.numbers.push(number);
-            self.promises.0.lock().alternatives.insert(key, attempts.clone());
+            self.promises.record().alternatives.insert(key, attempts.clone());
             if let Some(named) = self.attempt(key, number).await {
                 attempts.named = named;
                 attempts.returned = Some(now_nanos());
-                self.promises.0.lock().alternatives.insert(key, attempts);
+                self.promises.record().alternatives.insert(key, attempts);
                 return;
             }
             sleep(PAUSE_MAX).await;
@@ -278,14 +278,14 @@ impl Client {
     /// Repeats a command that was acknowledged, at any node: its receipt still names the same memory.
     async fn repeat(&self) {
         let acknowledged: Vec<(u64, u64)> = {
-            let record = self.promises.0.lock();
+            let record = self.promises.record();
             let named = record.alternatives.iter().map(|(key, it)| Some((*key, it.named?)));
             named.flatten().collect()
         };
         let at = self.random(acknowledged.len().max(1) as u64) as usize;
         let Some((key, named)) = acknowledged.get(at).copied() else { return };
         let number = self.next();
-        if let Some(attempts) = self.promises.0.lock().alternatives.get_mut(&key) {
+        if let Some(attempts) = self.promises.record().alternatives.get_mut(&key) {
             attempts.numbers.push(number);
         }
         let Some(again) = self.attempt(key, number).await else { return };
@@ -297,7 +297,7 @@ impl Client {
 
     async fn delete(&self) {
         let there: Vec<(u64, Fate)> = {
-            let record = self.promises.0.lock();
+            let record = self.promises.record();
             let is_there = |fate: &Fate| fate.is_there() == Some(true);
             let there = record.memories.iter().filter(|(_, fate)| is_there(fate));
             there.map(|(number, fate)| (*number, *fate)).collect()
@@ -307,7 +307,7 @@ impl Client {
         let called = now_nanos();
         let set = |effect| {
             let fate = Fate { deleted: Some(Attempt { called, effect }), ..fate };
-            self.promises.0.lock().memories.insert(number, fate);
+            self.promises.record().memories.insert(number, fate);
         };
         // No other client takes it from here on.
         set(Effect::Unknown);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use simulation::history::{
     Counter, CounterOperation, Event, Linearizability, Register, RegisterOperation, Set,
     SetOperation, check,
@@ -21,7 +21,7 @@ const BUDGET: usize = 200_000;
 
 /// What the clients were promised.
 #[derive(Default)]
-pub struct Promises(pub Mutex<Record>);
+pub struct Promises(Mutex<Record>);
 
 /// See [`Promises`].
 #[derive(Default)]
@@ -123,6 +123,11 @@ impl Record {
 }
 
 impl Promises {
+    /// What they were, locked.
+    pub fn record(&self) -> MutexGuard<'_, Record> {
+        self.0.lock()
+    }
+
     /// Checks the promises on a state that has everything, and the histories.
     pub fn check(&self, world: &World, running: &Running) {
         self.check_state(world, running);
@@ -131,7 +136,7 @@ impl Promises {
     }
 
     fn check_state(&self, world: &World, running: &Running) {
-        let record = self.0.lock();
+        let record = self.record();
         let is_there = |number: u64| is_there(world, running, number);
         for (number, fate) in &record.memories {
             let expected = fate.is_there();
@@ -170,7 +175,7 @@ impl Promises {
     }
 
     fn check_counter_and_sets(&self, world: &World, running: &Running) {
-        let record = self.0.lock();
+        let record = self.record();
         let is_there = |number: u64| is_there(world, running, number);
         let (mut counts, mut sets) = (record.counts.clone(), record.sets.clone());
         for Created { number, called, returned } in record.created(is_there) {
@@ -199,7 +204,7 @@ impl Promises {
     /// Checks the histories of registers, whose operations alone say what was written. `running` has a state
     /// that has everything.
     pub fn check_registers(&self, world: &World, running: Option<&Running>) {
-        for (register, history) in &self.0.lock().registers {
+        for (register, history) in &self.record().registers {
             let mut history: Vec<_> = history.iter().flatten().cloned().collect();
             history.extend(running.map(|running| {
                 let found = running.reader.get(TENANT, memory_id(*register)).ok().flatten();

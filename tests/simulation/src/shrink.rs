@@ -31,11 +31,14 @@ pub fn shrink(choice: &Choice) -> io::Result<Option<Vec<usize>>> {
     Ok(Some(removed.into_iter().collect()))
 }
 
-/// Whether a run without these faults fails. Each run is a process of its own.
+/// Longest time of a run, in seconds.
+const RUN_MAX: &str = "120";
+
+/// Whether a run without these faults fails, or does not end. Each run is a process of its own.
 fn fails(choice: &Choice, without: &BTreeSet<usize>) -> io::Result<bool> {
     let without: Vec<String> = without.iter().map(usize::to_string).collect();
-    let mut run = Command::new(std::env::current_exe()?);
-    run.args(choice.arguments());
+    let mut run = Command::new("timeout");
+    run.arg(RUN_MAX).arg(std::env::current_exe()?).args(choice.arguments());
     if !without.is_empty() {
         run.arg("--without").arg(without.join(","));
     }
