@@ -264,6 +264,9 @@ async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
         check_clock(world, node, running.handle.voters(), position.clock);
         // A node that has begun a cluster of its own leads it, and belongs to none yet.
         let cluster = running.reader.cluster().ok().flatten().map(|cluster| cluster.id);
+        if cluster.is_some() {
+            world.with_node(node, |it| it.was_member = true);
+        }
         if let Some(cluster) = cluster.filter(|_| status.role == NodeRole::Leader) {
             let led = (cluster, status.term);
             let leader = world.with(|state| match state.leaders.get(&led) {

@@ -1,10 +1,12 @@
 //! The end of a cluster whose nodes never start again: its operator makes a new one of some of the disks.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use raft::{NodeId, RemainingDisks, Remains, RestoredNode};
+use storage::View;
 use tokio::time::sleep;
 
 use crate::host::address;
@@ -18,7 +20,17 @@ const NODE: NodeId = 30;
 /// Ends all nodes, and recovers some of their disks. Returns the new node, and whether the disks are those
 /// of a majority: it then has all that was acknowledged. `None` if no disk has a cluster.
 pub async fn recover(world: &Arc<World>) -> Option<(Running, bool)> {
+    let members: BTreeSet<NodeId> = {
+        let newest = world.members().into_iter().max_by_key(|(_, it)| it.reader.position().index);
+        let cluster = newest.and_then(|(_, it)| it.reader.cluster().ok().flatten());
+        cluster.iter().flat_map(|it| it.members.iter().map(|member| member.node)).collect()
+    };
     let disks = lose_disks(world);
+    let has_all = {
+        let left = |node: &NodeId| disks.iter().any(|(left, _)| left == node);
+        !members.is_empty()
+            && members.iter().all(|node| left(node) && world.with_node(*node, |it| it.disks == 1))
+    };
     let disks =
         RemainingDisks::new(disks.into_iter().filter_map(|it| examine(world, it)).collect());
     if disks.all().iter().all(|(_, remains)| remains.cluster.is_none()) {
@@ -26,6 +38,9 @@ pub async fn recover(world: &Arc<World>) -> Option<(Running, bool)> {
     }
     match restore(world, &disks) {
         Ok(is_majority) => {
+            if has_all && !is_majority {
+                world.violate("the disks of all members are no majority".into());
+            }
             start(world, NODE);
             world.count("recoveries");
             loop {
@@ -56,9 +71,9 @@ fn examine(world: &World, (node, data): (NodeId, PathBuf)) -> Option<(NodeId, Re
         }
         Err(error) => {
             let text = format!("the disk of node {node}: {error}");
-            match text.contains("holds no") {
-                true => world.trace(&text),
-                false => world.violate(text),
+            match world.with_node(node, |it| it.was_member) {
+                true => world.violate(text),
+                false => world.trace(&text),
             }
             None
         }

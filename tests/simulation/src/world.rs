@@ -58,6 +58,8 @@ pub struct Node {
     pub data: PathBuf,
     /// Disks so far.
     pub disks: u8,
+    /// Whether the present one has held a cluster.
+    pub was_member: bool,
     /// Processes so far.
     pub starts: u32,
     /// Their ends, and losses of power without one.
@@ -258,6 +260,7 @@ impl World {
         let added = Node {
             data: self.new_folder(&format!("node-{node}-0")),
             disks: 1,
+            was_member: false,
             starts: 0,
             ends: 0,
             process: None,
@@ -280,6 +283,7 @@ impl World {
         self.end(node, End::Power, Some(down));
         self.with_node(node, |it| {
             it.disks += 1;
+            it.was_member = false;
             it.data = self.new_folder(&format!("node-{node}-disk-{}", it.disks));
         });
         self.trace(&format!("node {node} has lost its disk"));
