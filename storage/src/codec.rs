@@ -76,6 +76,17 @@ fn is_unknown_variant(error: &bincode::error::DecodeError) -> bool {
     matches!(error, bincode::error::DecodeError::OtherString(text) if text.contains("variant index"))
 }
 
+/// Decodes a record. Its encoding decodes to an equal record. Bytes are compared, because a NaN
+/// differs from itself.
+#[cfg(feature = "fuzzing")]
+pub fn round_trip<R: Record>(bytes: &[u8]) -> Option<R> {
+    let record = decode::<R>(bytes).ok()?;
+    let encoded = encode(&record);
+    let again = decode::<R>(&encoded).expect("an encoded record can be decoded");
+    assert_eq!(encode(&again), encoded, "{}", R::NAME);
+    Some(record)
+}
+
 #[cfg(test)]
 mod tests {
     use model::bounded::bounded;

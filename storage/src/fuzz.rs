@@ -22,7 +22,8 @@ use model::versions::Versions;
 use text::tokenizer::content_words;
 
 use crate::change::{Batch, Change, RowWrite};
-use crate::codec::{Record, decode, encode};
+use crate::codec::encode;
+pub use crate::codec::round_trip;
 use crate::command::{Command, CreateMemories, CreateTrigger, RecordAttempts};
 use crate::model;
 use crate::new_memory::NewMemory;
@@ -53,16 +54,6 @@ const TENANT: TenantId = TenantId(1);
 const MEMORY: MemoryId = MemoryId([3; 16]);
 const TRIGGER: TriggerId = TriggerId([5; 16]);
 const NOW: Timestamp = Timestamp(1_795_282_200_000_000);
-
-/// Decodes a record. Its encoding decodes to an equal record. Bytes are compared, because a NaN
-/// differs from itself.
-pub fn round_trip<R: Record>(bytes: &[u8]) -> Option<R> {
-    let record = decode::<R>(bytes).ok()?;
-    let encoded = encode(&record);
-    let again = decode::<R>(&encoded).expect("an encoded record can be decoded");
-    assert_eq!(encode(&again), encoded, "{}", R::NAME);
-    Some(record)
-}
 
 /// Every record of `records.rs`, and the rows of the changes of a batch.
 pub fn records(bytes: &[u8]) {

@@ -9,7 +9,7 @@ macro_rules! records {
         /// A round trip of each record, for arbitrary bytes.
         #[cfg(feature = "fuzzing")]
         pub(crate) const $all: &[fn(&[u8])] =
-            &[$(|bytes| { $crate::fuzz::round_trip::<$record>(bytes); }),*];
+            &[$(|bytes| { $crate::codec::round_trip::<$record>(bytes); }),*];
     };
     ($($record:ty: $format:literal, $name:literal;)*) => {$(
         impl $crate::codec::Record for $record {
