@@ -19,15 +19,35 @@ use storage::{BULK_MAX, CREATE_MAX};
 
 use crate::mcp::messages::Message;
 use crate::requests::conditions::{FilterJson, condition};
-use crate::requests::lists::ListQuery;
+use crate::requests::context::ContextRequest;
+use crate::requests::import::{ExportQuery, ImportQuery};
+use crate::requests::lists::{ListQuery, MemoryQuery};
 use crate::requests::memories::{
-    BulkChanges, BulkDeletion, MemoryChanges, NewMemories, NewMemory, Relation,
+    BulkChanges, BulkDeletion, BulkIds, DeletionQuery, Feedback, FeedbackSignal, MemoryChanges,
+    NewMemories, NewMemory, Relation, Supersession,
 };
-use crate::requests::triggers::{HistoryQuery, NewTrigger, TriggerChanges};
+use crate::requests::triggers::{
+    DeliveryQuery, Evaluate, HistoryQuery, NewTrigger, Replay, TriggerChanges, TriggerQuery,
+};
 use crate::requests::values::{EventId, MemoryCursor, PageCursor};
 use crate::requests::{JsonBody, QueryText};
+use crate::routes::activity::{ActivityQuery, NamespaceQuery, NewActivity, StreamQuery};
+use crate::routes::audit::AuditQuery;
+use crate::routes::backups::NewBackup;
+use crate::routes::cluster::{NewMember, NewModel, Transfer};
+use crate::routes::consolidation::{CandidateQuery, Fold, HygieneQuery, Unfold};
 use crate::routes::graph::{GraphQuery, NeighbourQuery};
+use crate::routes::guard::{GuardRules, GuardTrial};
+use crate::routes::hooks::{HookInput, HookQuery};
+use crate::routes::keys::{KeyQuery, KeyRotation, NewKey};
+use crate::routes::org::{NewRule, OrgChanges, OwnNamespace};
+use crate::routes::published::{Boost, BoostBatch, Deprecation, EmbedText};
+use crate::routes::purge::PurgeRequest;
+use crate::routes::retention::RetentionRules;
+use crate::routes::search::{HotContext, HotQuery, Search};
 use crate::routes::settings::Settings;
+use crate::routes::tenants::{Confirmation, TenantChanges, TenantRequest, TierLimits};
+use crate::routes::{operator_openapi, public_openapi};
 
 /// All targets of this crate.
 pub const TARGETS: &[Target] = &[
@@ -38,9 +58,17 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mcp_messages", run: mcp_messages, seeds: mcp_seeds },
 ];
 
+/// Parses `$text` as each of the types.
+macro_rules! parse {
+    ($text:expr => $($type:ident),* $(,)?) => {
+        $(drop($text.parse::<$type>());)*
+    };
+}
+
 /// A body, as each type. What is accepted is within its bounds.
 pub fn request_bodies(bytes: &[u8]) {
     let body = JsonBody(Bytes::copy_from_slice(bytes));
+    parse!(body => Boost, BoostBatch, BulkDeletion, BulkIds, ContextRequest, Deprecation, EmbedText, Evaluate, Feedback, FeedbackSignal, Fold, GuardRules, GuardTrial, HookInput, HotContext, KeyRotation, MemoryChanges, NewActivity, NewBackup, NewKey, NewMember, NewMemories, NewMemory, NewModel, NewRule, NewTrigger, OrgChanges, OwnNamespace, PurgeRequest, Relation, Replay, RetentionRules, Search, Settings, Supersession, TenantChanges, TenantRequest, TierLimits, Transfer, TriggerChanges, Unfold);
     body.parse().into_iter().for_each(check_memory);
     if let Ok(NewMemories { nodes }) = body.parse() {
         assert!((1..=CREATE_MAX).contains(&nodes.0.len()));
@@ -77,10 +105,22 @@ fn check_memory(memory: NewMemory) {
     }
 }
 
+/// The examples of the interface's documents.
+fn examples() -> Vec<Vec<u8>> {
+    let documents = [public_openapi(), operator_openapi()];
+    let documents = documents.iter().filter_map(|text| serde_json::from_str::<Value>(text).ok());
+    let of = |document: Value| -> Vec<Vec<u8>> {
+        let schemas = document["components"]["schemas"].as_object().into_iter().flatten();
+        let examples = schemas.filter_map(|(_, schema)| schema.get("example"));
+        examples.map(|example| example.to_string().into_bytes()).collect()
+    };
+    documents.flat_map(of).collect()
+}
+
 fn body_seeds() -> Vec<Vec<u8>> {
     let id = "00000000-0000-7000-8000-000000000001";
     let other = id.replace('1', "2");
-    [
+    let own = [
         r#"{"label": "Prefers tea", "memory_type": "fact", "namespace": "n", "is_pinned": true,
             "decay_class": "normal", "min_heat": 0.1, "heat": 1e-1, "key_points": ["tea"]}"#
             .to_owned(),
@@ -98,8 +138,8 @@ fn body_seeds() -> Vec<Vec<u8>> {
             .into(),
         format!(r#"{{"source_id": "{id}", "target_id": "{other}", "relation": "r"}}"#),
     ]
-    .map(String::into_bytes)
-    .into()
+    .map(String::into_bytes);
+    own.into_iter().chain(examples()).collect()
 }
 
 /// A query string, as each type.
@@ -113,6 +153,7 @@ pub fn request_queries(bytes: &[u8]) {
     if let Ok(history) = query.parse::<HistoryQuery>() {
         black_box((history.before(), history.kind()));
     }
+    parse!(query => ActivityQuery, AuditQuery, CandidateQuery, Confirmation, DeletionQuery, DeliveryQuery, ExportQuery, GraphQuery, HistoryQuery, HookQuery, HotQuery, HygieneQuery, ImportQuery, KeyQuery, ListQuery, MemoryQuery, NamespaceQuery, NeighbourQuery, StreamQuery, TriggerQuery);
     drop(query.parse().map(Relation::into_edge));
     drop(query.parse().map(|query: GraphQuery| query.limit.get()));
     drop(query.parse().map(|query: NeighbourQuery| query.depth.get()));

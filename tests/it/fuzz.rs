@@ -119,6 +119,28 @@ fn every_target_runs_under_libfuzzer() {
 }
 
 #[test]
+fn every_body_and_query_is_fuzzed() {
+    let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("../api/src");
+    let fuzzed = std::fs::read_to_string(api.join("fuzz.rs")).unwrap();
+    let routes = std::fs::read_dir(api.join("routes")).unwrap().map(|file| file.unwrap().path());
+    let sources: String = routes
+        .filter(|path| path.is_file())
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect();
+    let types: BTreeSet<&str> = ["ValidJson<", "ValidQuery<"]
+        .iter()
+        .flat_map(|of| sources.split(of).skip(1).filter_map(|rest| rest.split('>').next()))
+        .filter(|name| *name != "IgnoredAny")
+        .collect();
+    let is_parsed = |name: &&&str| {
+        let mut words = fuzzed.split(|letter: char| !letter.is_alphanumeric());
+        words.any(|word| word == **name)
+    };
+    let missing: Vec<_> = types.iter().filter(|name| !is_parsed(name)).collect();
+    assert!(types.len() > 50 && missing.is_empty(), "{} types; {missing:?}", types.len());
+}
+
+#[test]
 fn failures_name_the_target_and_the_input() {
     let panics: fn(&[u8]) = |_| panic!("on purpose");
     let allocates: fn(&[u8]) = |_| drop(black_box(vec![1_u8; ALLOCATED_BYTES_MAX as usize + 1]));

@@ -29,7 +29,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 /// Where a backup goes: a folder or a URL.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"url": "s3://backups/hearth"}))]
-struct NewBackup {
+pub(crate) struct NewBackup {
     url: BackupUrl,
 }
 

@@ -31,7 +31,7 @@ type MemberRoleWord = OneOf<MemberRole>;
 /// A node to add.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"id": 4, "address": "node4.example.com:4202"}))]
-struct NewMember {
+pub(crate) struct NewMember {
     id: NodeIdNumber,
     /// Host and port of its peer listener.
     address: PeerAddress,
@@ -40,7 +40,7 @@ struct NewMember {
 /// A voter that should lead.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"to": 2}))]
-struct Transfer {
+pub(crate) struct Transfer {
     to: NodeIdNumber,
 }
 
@@ -341,7 +341,7 @@ impl From<MemberStatus> for MemberView {
 /// The folder of the next model, the same on every node.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"folder": "/models/next"}))]
-struct NewModel {
+pub(crate) struct NewModel {
     folder: ModelFolder,
 }
 

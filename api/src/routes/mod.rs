@@ -3,26 +3,26 @@
 
 pub(crate) mod activity;
 mod analytics;
-mod audit;
-mod backups;
-mod cluster;
-mod consolidation;
+pub(crate) mod audit;
+pub(crate) mod backups;
+pub(crate) mod cluster;
+pub(crate) mod consolidation;
 mod dashboard;
 mod events;
 pub(crate) mod graph;
-mod guard;
+pub(crate) mod guard;
 mod health;
-mod hooks;
+pub(crate) mod hooks;
 mod hygiene;
-mod keys;
+pub(crate) mod keys;
 mod memories;
-mod org;
-mod published;
-mod purge;
-mod retention;
+pub(crate) mod org;
+pub(crate) mod published;
+pub(crate) mod purge;
+pub(crate) mod retention;
 pub(crate) mod search;
 pub(crate) mod settings;
-mod tenants;
+pub(crate) mod tenants;
 mod transfer;
 pub(crate) mod triggers;
 

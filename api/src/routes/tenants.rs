@@ -51,7 +51,7 @@ impl TryFrom<String> for LimitWord {
 /// A tenant to create.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "Example Ltd", "limits": {"memories": 100000}}))]
-struct TenantRequest {
+pub(crate) struct TenantRequest {
     name: TenantName,
     tier: Option<TierName>,
     #[serde(default)]
@@ -62,7 +62,7 @@ struct TenantRequest {
 /// Changes of a tenant; absent fields stay as they are.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"state": "suspended"}))]
-struct TenantChanges {
+pub(crate) struct TenantChanges {
     name: Option<TenantName>,
     tier: Option<TierName>,
     state: Option<TenantStateWord>,
@@ -74,7 +74,7 @@ struct TenantChanges {
 /// The tenant's name, so that a wrong id deletes nothing.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-struct Confirmation {
+pub(crate) struct Confirmation {
     #[param(inline)]
     name: TenantName,
 }
@@ -82,7 +82,7 @@ struct Confirmation {
 /// Limits of a tier.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"limits": {"memories": 1000000, "requests_per_minute": 6000}}))]
-struct TierLimits {
+pub(crate) struct TierLimits {
     #[schema(value_type = BTreeMap<String, Option<u64>>)]
     limits: LimitValues,
     /// Whether new tenants that name no tier get this one.
