@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// After which a client gives up a request: of a write, the outcome is then unknown.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Pairs of a set of operations and a value that are examined.
-const BUDGET: usize = 10_000_000;
+const BUDGET: usize = 1_000_000;
 
 type History = Vec<Event<RegisterOperation>>;
 

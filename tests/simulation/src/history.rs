@@ -22,6 +22,12 @@ pub trait Model {
 
     /// What it holds after an operation; `None` if the operation cannot have that result.
     fn apply(&self, state: &Self::State, operation: &Self::Operation) -> Option<Self::State>;
+
+    /// Whether an operation shows the effect of `open`, which has no response. If none does, `open` may just as
+    /// well have had no effect.
+    fn shows(&self, _operation: &Self::Operation, _open: &Self::Operation) -> bool {
+        true
+    }
 }
 
 /// An operation of a history. Times are those of one clock.
@@ -52,10 +58,14 @@ pub fn check<M: Model>(
     history: &[Event<M::Operation>],
     budget: usize,
 ) -> Linearizability {
-    let mut order: Vec<&Event<M::Operation>> = history.iter().collect();
+    let counts = |event: &&Event<M::Operation>| {
+        let shows = |other: &Event<M::Operation>| model.shows(&other.operation, &event.operation);
+        event.returned.is_some() || history.iter().any(shows)
+    };
+    let mut order: Vec<&Event<M::Operation>> = history.iter().filter(counts).collect();
     order.sort_by_key(|event| event.called);
+    let (taken, state) = (Taken::new(order.len()), model.initial());
     let mut search = Search { model, order, seen: HashSet::new(), budget };
-    let (taken, state) = (Taken::new(history.len()), model.initial());
     search.run(taken, state)
 }
 
@@ -70,6 +80,11 @@ impl Taken {
 
     fn has(&self, at: usize) -> bool {
         self.0[at / 64] & (1 << (at % 64)) != 0
+    }
+
+    /// Operations from the first one that is not in the set, or a little earlier.
+    fn rest(&self) -> usize {
+        64 * self.0.iter().take_while(|word| **word == u64::MAX).count()
     }
 
     fn with(&self, at: usize) -> Self {
@@ -112,13 +127,14 @@ impl<M: Model> Search<'_, M> {
 
     /// Whether all operations with a response are in the set.
     fn is_complete(&self, taken: &Taken) -> bool {
-        self.order.iter().enumerate().all(|(at, it)| it.returned.is_none() || taken.has(at))
+        let mut rest = self.order.iter().enumerate().skip(taken.rest());
+        rest.all(|(at, it)| it.returned.is_none() || taken.has(at))
     }
 
     /// Operations that may be the next one: they were called before each of the others returned.
     fn next(&self, taken: &Taken) -> Vec<usize> {
         let (mut next, mut first_return) = (Vec::new(), u64::MAX);
-        for (at, event) in self.order.iter().enumerate() {
+        for (at, event) in self.order.iter().enumerate().skip(taken.rest()) {
             if event.called > first_return {
                 break;
             }
@@ -155,6 +171,15 @@ impl Model for Register {
         match operation {
             RegisterOperation::Write(value) => Some(Some(*value)),
             RegisterOperation::Read(value) => (value == state).then_some(*state),
+        }
+    }
+
+    fn shows(&self, operation: &RegisterOperation, open: &RegisterOperation) -> bool {
+        match (operation, open) {
+            (RegisterOperation::Read(read), RegisterOperation::Write(written)) => {
+                *read == Some(*written)
+            }
+            _ => false,
         }
     }
 }
@@ -218,5 +243,14 @@ impl Model for Set {
             SetOperation::Read(_) => {}
         }
         Some(after)
+    }
+
+    fn shows(&self, operation: &SetOperation, open: &SetOperation) -> bool {
+        match (operation, open) {
+            (SetOperation::Read(elements), SetOperation::Add(element)) => {
+                elements.contains(element)
+            }
+            (_, open) => matches!(open, SetOperation::Remove(_)),
+        }
     }
 }
