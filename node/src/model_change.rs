@@ -191,6 +191,7 @@ impl ModelChanges {
     /// as there are at its start at most: clients may store faster, and would keep it from its end.
     /// While the cluster is switching, clients wait for it: it has no rate, and is given up in time.
     async fn embed_all(&self, pool: &Pool, is_switching: bool) -> Result<Option<usize>, String> {
+        fail::fail_point!("switch-late", is_switching, |_| Ok(None));
         let (rate, began) = (self.rate.filter(|_| !is_switching), Instant::now());
         let counts = self.reader.tenants().into_iter().map(|it| self.reader.counts(it).memories);
         let (mut after, mut found, most) = (None, 0, counts.sum::<u64>() as usize);
@@ -221,7 +222,7 @@ impl ModelChanges {
             if after.is_none() || found > most {
                 return Ok(Some(found));
             }
-            if is_switching && began.elapsed() > switch_max() {
+            if is_switching && began.elapsed() > SWITCH_MAX {
                 return Ok(None);
             }
         }
@@ -233,11 +234,6 @@ impl ModelChanges {
         let outcome = self.raft.submit(command, Instant::now() + SUBMIT_TIMEOUT).await;
         outcome.is_ok_and(|outcome| outcome.accepted.is_ok())
     }
-}
-
-fn switch_max() -> Duration {
-    fail::fail_point!("switch-max", |_| Duration::ZERO);
-    SWITCH_MAX
 }
 
 /// Embeds the text of a memory.

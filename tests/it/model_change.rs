@@ -138,14 +138,14 @@ async fn embedding_keeps_to_its_rate() {
 #[tokio::test(flavor = "multi_thread")]
 async fn busy_writers_do_not_prevent_the_switch() {
     let rate = "HEARTH__EMBEDDER__CHANGE_PER_SECOND";
-    let options = options().env(rate, "300").env("FAILPOINTS", "switch-max=return");
+    let options = options().env(rate, "300").env("FAILPOINTS", "switch-late=return");
     let cluster = Arc::new(options.start());
     let labels: Vec<String> = (0..300).map(|n| format!("apple{n} pear")).collect();
     let ids = cluster.store_each(labels.iter().map(labelled)).await;
     let writers = Writers::start(&cluster, 16);
     let (succeeded, text) = hearth(&cluster, &["set", &model_folder(&cluster, 64)]).await;
     assert!(succeeded, "{text}");
-    // Texts that clients stored meanwhile are too many for the time in which new ones are rejected.
+    // The time in which new texts are rejected is over before those of clients are embedded.
     let postponed = async || cluster.metric("hearth_model_postponed_total").await;
     eventually("new texts are accepted again", postponed, |times| *times >= 1.0).await;
     writers.acknowledge(50).await;
