@@ -273,7 +273,7 @@ async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
                 Some(leader) => *leader,
                 None => {
                     state.leaders.insert(led, node);
-                    *state.counts.entry("elections").or_default() += 1;
+                    state.count("elections");
                     node
                 }
             });

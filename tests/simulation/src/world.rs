@@ -115,6 +115,13 @@ pub struct EndAt {
     pub down: Duration,
 }
 
+impl State {
+    /// Counts what happened.
+    pub fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+}
+
 impl World {
     /// A world without nodes. Their files are below `folder`.
     pub fn new(seed: u64, founders: &[NodeId], trace: Trace, folder: &Path) -> Arc<Self> {
@@ -152,7 +159,7 @@ impl World {
 
     /// Counts what happened.
     pub fn count(&self, what: &'static str) {
-        self.with(|state| *state.counts.entry(what).or_default() += 1);
+        self.with(|state| state.count(what));
     }
 
     /// Lets a window of time pass.
