@@ -37,6 +37,11 @@ fn memory(number: u16, namespace: &str) -> NewMemory {
     }
 }
 
+/// The id of a memory in the open namespace that is like no other, and is only found over an edge.
+fn unlike(number: u16) -> MemoryId {
+    memory_id(2_000 + number)
+}
+
 fn near(source: MemoryId, target: MemoryId) -> Command {
     command(CreateEdge(EdgeRef { source, target, relation: "near".into() }))
 }
@@ -46,6 +51,8 @@ fn near(source: MemoryId, target: MemoryId) -> Command {
 fn engine(options: Options, with_closed: bool) -> Engine {
     let mut engine = Engine::bootstrapped(DIMENSION, options);
     engine.fill(1, (0..MEMORIES).map(|number| memory(number, OPEN)));
+    let other = |number: u16| new_memory(unlike(number), &format!("{number} apples"));
+    engine.fill(1, (0..MEMORIES).map(other));
     if with_closed {
         engine.fill(1, (0..MEMORIES).map(|number| memory(number, CLOSED)));
     }
@@ -54,7 +61,7 @@ fn engine(options: Options, with_closed: bool) -> Engine {
             let to_closed = |of| near(open(number), memory_id((number + of) % MEMORIES));
             engine.run(2, &(0..20).map(to_closed).collect::<Vec<_>>());
         }
-        engine.run(2, &[near(open(number), open(number + 7))]);
+        engine.run(2, &[near(open(number), open(number + 7)), near(open(number), unlike(number))]);
     }
     let archive =
         [("consolidation.archive_after_days", 0.2), ("consolidation.active_index_max", 1.0)];
@@ -73,12 +80,14 @@ fn reads(engine: &Engine) -> Vec<(&'static str, String)> {
     for tier in [TierFilter::Hot, TierFilter::Cold, TierFilter::All] {
         for query in ["report of harbour 3", "river", "harbuor", "water", "unknown words"] {
             let components = vector(query).components().unwrap();
-            for vector in [Some(components.clone()), None] {
+            for (vector, limit) in
+                [(Some(components.clone()), 20), (Some(components), 100), (None, 20)]
+            {
                 let request = SearchRequest {
                     query: query.into(),
                     vector,
                     filter: filter(tier),
-                    limit: 20,
+                    limit,
                     ..SearchRequest::default()
                 };
                 let results = reader.search(TENANT, &request).unwrap();
