@@ -169,6 +169,41 @@ fn search_equals_brute_force_over_fifty_thousand() {
     archived_matches_are_counted(&mut engine, now + 1);
 }
 
+/// A memory that is the best by a little only: its similarity and its heat are the highest, as are those of many that a
+/// search finds before it, and its word is a little rarer than theirs.
+#[test]
+fn memory_that_just_exceeds_the_others_is_found() {
+    const ROWS: u16 = 2 * 1_024;
+    const OTHERS: u16 = 100;
+    /// Memories with the word of the first one.
+    const FEWER: u16 = 99;
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let memory = |number: u16| {
+        let is_last = number >= ROWS - OTHERS;
+        let (label, near) = match number {
+            0 => ("harbour", true),
+            1..FEWER => ("harbour", false),
+            _ if is_last => ("river", true),
+            _ => ("nothing", false),
+        };
+        let vector = vector(u64::from(if near { 0 } else { number }));
+        NewMemory { is_pinned: near, vector, ..new_memory(memory_id(number), label) }
+    };
+    engine.run(1, &[configure("recall.context_weight", 0.0)]);
+    for first in (0..ROWS).step_by(512) {
+        engine.fill(1, (first..first + 512).map(memory));
+    }
+    let request = SearchRequest {
+        query: "harbour river".into(),
+        vector: Some(vector(0).components().unwrap()),
+        limit: 5,
+        ..SearchRequest::default()
+    };
+    let found = engine.reader.search(TENANT, &request).unwrap().hits;
+    assert_eq!(found[0].record.id, memory_id(0_u16));
+    assert!(found[1].score > 0.9 * found[0].score, "{} {}", found[0].score, found[1].score);
+}
+
 /// A search in the hot tier counts the archived memories that one in both tiers returns.
 fn archived_matches_are_counted(engine: &mut Engine, now: i64) {
     let by_meaning = [("context_weight", 0.0), ("similarity_weight", 1.0), ("heat_weight", 0.1)];
