@@ -241,7 +241,7 @@ MUTANTS = [
         "storage/src/decide/idempotency.rs",
         "reject_if(receipt.body_hash != request.body_hash, Rejection::KeyReused)?;",
         "",
-        "storage:receipts",
+        "storage:golden model",
     ),
     # Triggers.
     mutant(

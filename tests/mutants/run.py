@@ -9,6 +9,7 @@ the cache.
 
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -69,7 +70,7 @@ def run(folder, target, test):
         return None, took
     if "could not compile" in output:
         sys.exit(f"{output}\nthe fault does not compile")
-    failed = [line.removeprefix("    ") for line in output.splitlines() if line.startswith("    ")]
+    failed = re.findall(r"^    (\w+(?:::\w+)+)$", output, re.MULTILINE)
     lines = [line for line in output.splitlines() if line.startswith("seed ") and "requests" not in line]
     reason = lines[0][:160] if lines else ", ".join(sorted(set(failed)))[:160]
     return reason or "failed", took
