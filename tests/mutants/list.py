@@ -7,13 +7,13 @@ from dataclasses import dataclass
 class Mutant:
     name: str
     path: str
-    old: str
-    new: str
+    edits: list
     tests: list
 
 
-def mutant(name, path, old, new, *tests):
-    return Mutant(name, path, old, new, list(tests) or ["simulation"])
+def mutant(name, path, old, new, *tests, also=()):
+    """`also` has further texts of the file and what replaces them, where one check makes another one redundant."""
+    return Mutant(name, path, [(old, new), *also], list(tests) or ["simulation"])
 
 
 MUTANTS = [
@@ -134,8 +134,7 @@ MUTANTS = [
         "raft/src/network/identity.rs",
         "if incarnation.is_none_or(|incarnation| incarnation == self.incarnation) {",
         "if incarnation.is_none_or(|_| true) {",
-        "simulation",
-        "it:membership::",
+        also=[("if *member == Member::new(from.node, from.incarnation) => Ok(()),", "if !member.removed => Ok(()),")],
     ),
     mutant(
         "two bootstraps",

@@ -94,10 +94,13 @@ def main():
     for mutant in chosen:
         path = folder / mutant.path
         original = path.read_text()
-        if original.count(mutant.old) != 1:
-            sys.exit(f"{mutant.name}: {mutant.path} has its text {original.count(mutant.old)} times")
+        changed = original
+        for old, new in mutant.edits:
+            if changed.count(old) != 1:
+                sys.exit(f"{mutant.name}: {mutant.path} has its text {changed.count(old)} times")
+            changed = changed.replace(old, new)
         try:
-            path.write_text(original.replace(mutant.old, mutant.new))
+            path.write_text(changed)
             for test in mutant.tests:
                 reason, took = run(folder, target, test)
                 print(f"{mutant.name}: {test}: {reason or 'NOT NOTICED'} ({took:.0f} s)", flush=True)
