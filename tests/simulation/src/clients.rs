@@ -1,22 +1,19 @@
 //! Clients, which use any node and record what they were promised.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use raft::{NodeId, SubmitError};
 use simulation::history::{CounterOperation, Event, RegisterOperation, SetOperation};
-use storage::command::DeleteMemory;
-use storage::model::receipt::ReceiptRequest;
 use storage::{Command, Reader, Reply, ReplyValue, Touched, TouchedMemories, TouchedMemory};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::commands::{
-    GROUPS, KEY, REGISTERS, TENANT, TRIGGER, create, label_of, memory_id, new_memory, number_of,
-    receipt_key, set, touch, value_of, with_word,
+    GROUPS, REGISTERS, TENANT, create, delete, memory_id, number_of, once, rate, set, touch, twins,
+    value_of, with_word,
 };
 use crate::host::request;
-use crate::promises::{Alternatives, Attempt, Effect, Fate, Promises};
+use crate::promises::{Alternatives, Attempt, Effect, Fate, Promises, fired, pairs, ratings};
 use crate::timeline::now;
 use crate::world::{Running, World};
 
@@ -43,15 +40,15 @@ pub struct Client {
     world: Arc<World>,
     promises: Arc<Promises>,
     number: u64,
-    /// The last acknowledged write of each register: its index, and when it was called.
-    written: BTreeMap<u64, (u64, u64)>,
+    /// The last acknowledged command: its index, and when it was called.
+    written: Option<(u64, u64)>,
 }
 
 impl Client {
     /// A client with this number.
     pub fn new(world: &Arc<World>, promises: &Arc<Promises>, number: u64) -> Self {
         let (world, promises) = (Arc::clone(world), Arc::clone(promises));
-        Self { world, promises, number, written: BTreeMap::new() }
+        Self { world, promises, number, written: None }
     }
 
     fn random(&self, below: u64) -> u64 {
@@ -67,7 +64,7 @@ impl Client {
     /// Sends requests until it is dropped.
     pub async fn run(mut self) {
         loop {
-            match self.random(16) {
+            match self.random(18) {
                 0..3 => self.write_register().await,
                 3..7 => self.read_register().await,
                 7 | 8 => self.create().await,
@@ -76,7 +73,9 @@ impl Client {
                 11 | 12 => self.read_set().await,
                 13 => self.touch_register().await,
                 14 => self.repeat().await,
-                _ => self.read_counter().await,
+                15 => self.rate().await,
+                16 => self.read_ratings().await,
+                _ => self.read_firings().await,
             }
             sleep(self.world.random_time(Duration::ZERO, PAUSE_MAX)).await;
         }
@@ -91,7 +90,8 @@ impl Client {
         timeout(RESPONSE_TIMEOUT, request(&self.world, node, work(node, running))).await.ok()?
     }
 
-    async fn submit(&self, command: Command) -> Outcome {
+    async fn submit(&mut self, command: Command) -> Outcome {
+        let called = now_nanos();
         if self.world.members().is_empty() {
             return Outcome::NoEffect;
         }
@@ -111,8 +111,9 @@ impl Client {
             None | Some(Err(SubmitError::Unknown)) => Outcome::Unknown,
             Some(Err(_)) => Outcome::NoEffect,
         };
-        if matches!(outcome, Outcome::Done { .. }) {
+        if let Outcome::Done { index, .. } = outcome {
             self.world.count(REQUESTS);
+            self.written = Some((index, called));
         }
         outcome
     }
@@ -127,10 +128,9 @@ impl Client {
         let at = self.record(register, event(None));
         let outcome = self.submit(set(register, value)).await;
         match outcome {
-            Outcome::Done { index, .. } => {
+            Outcome::Done { .. } => {
                 self.promises.record().registers.entry(register).or_default()[at] =
                     Some(event(Some(now_nanos())));
-                self.written.insert(register, (index, called));
             }
             Outcome::Unknown => self.world.trace("unknown:"),
             Outcome::NoEffect => {
@@ -149,16 +149,17 @@ impl Client {
         history.len() - 1
     }
 
-    /// Reads a register at one of the three levels. Each returns what was current at some moment: of a
-    /// linearizable read, between its call and its return; of a read of a state that is stale by some time at
-    /// most, since then; of a read after an index, since the write with that index was called.
-    async fn read_register(&self) {
-        let register = self.random(REGISTERS);
-        let (level, now) = (self.random(3), now_nanos());
-        let written = self.written.get(&register).copied();
-        let read = self.at_any_node(|node, Running { handle, reader, .. }| async move {
+    /// Reads the state of any node at one of the three levels. Returns the node, and since when what `read` found
+    /// was current at some moment: of a linearizable read, since its call; of a read of a state that is stale by
+    /// some time at most, since then; of a read after the index of the last command, since that was called.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
+    ) -> Option<(NodeId, u64, T)> {
+        let (level, now, written) = (self.random(3), now_nanos(), self.written);
+        let found = self.at_any_node(move |node, Running { handle, reader, .. }| async move {
             let end = Instant::now() + TIMEOUT;
-            let called = match level {
+            let since = match level {
                 0 => handle.read_index(end).await.ok().map(|()| now),
                 1 => handle
                     .staleness()
@@ -170,13 +171,18 @@ impl Client {
                     None => None,
                 },
             };
-            called.map(|called| (node, called, reader.get(TENANT, memory_id(register))))
+            since.map(|since| (node, since, read(&reader)))
         });
-        let Some((node, called, found)) = read.await.flatten() else { return };
-        let value = match found {
-            Ok(found) => found.and_then(|found| value_of(&found.memory.label)),
-            Err(error) => return self.world.violate(format!("a read fails: {error}")),
-        };
+        let (node, since, found) = found.await.flatten()?;
+        let found = found.map_err(|error| self.world.violate(format!("a read fails: {error}")));
+        Some((node, since, found.ok()?))
+    }
+
+    async fn read_register(&self) {
+        let register = self.random(REGISTERS);
+        let read = self.read(move |reader| reader.get(TENANT, memory_id(register))).await;
+        let Some((node, called, found)) = read else { return };
+        let value = found.and_then(|found| value_of(&found.memory.label));
         let (returned, operation) = (Some(now_nanos()), RegisterOperation::Read(value));
         self.record(register, Event { called, returned, operation });
         let (client, since) = (self.number, called / 1_000_000);
@@ -186,7 +192,7 @@ impl Client {
     }
 
     /// Reads a register by a command that changes nothing: the leader replies without an entry.
-    async fn touch_register(&self) {
+    async fn touch_register(&mut self) {
         let (register, called) = (self.random(REGISTERS), now_nanos());
         let Outcome::Done { reply, .. } = self.submit(touch(register)).await else { return };
         let touched = TouchedMemories::from_reply(*reply).map(|it| it.memories);
@@ -197,55 +203,63 @@ impl Client {
         self.record(register, Event { called, returned: Some(now_nanos()), operation });
     }
 
-    /// Reads the newest state of the cluster. Returns when this was called, and what `read` found.
-    async fn read_newest<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&Reader) -> T + Send + 'static,
-    ) -> Option<(u64, T)> {
-        let called = now_nanos();
-        let read = self.at_any_node(|_, running| async move {
-            running.handle.read_index(Instant::now() + TIMEOUT).await.ok()?;
-            Some(read(&running.reader))
-        });
-        Some((called, read.await.flatten()?))
+    /// Reads how often the trigger has fired.
+    async fn read_firings(&self) {
+        let Some((_, called, count)) = self.read(|reader| Ok(fired(reader))).await else { return };
+        let (returned, operation) = (Some(now_nanos()), CounterOperation::Read(count));
+        self.promises.record().firings.push(Event { called, returned, operation });
     }
 
-    /// Reads how often the trigger has fired.
-    async fn read_counter(&self) {
-        let read = self.read_newest(|reader| reader.firings(TENANT, TRIGGER).total);
-        let Some((called, total)) = read.await else { return };
-        let (returned, operation) = (Some(now_nanos()), CounterOperation::Read(total));
-        self.promises.record().counts.push(Event { called, returned, operation });
+    /// Gives feedback once.
+    async fn rate(&mut self) {
+        let (key, called) = (self.next(), now_nanos());
+        let event = |returned| Event { called, returned, operation: CounterOperation::Add(1) };
+        let at = {
+            let ratings = &mut self.promises.record().ratings;
+            ratings.push(event(None));
+            ratings.len() - 1
+        };
+        for _ in 0..ATTEMPTS {
+            if let Outcome::Done { .. } = self.submit(once(key, rate())).await {
+                self.promises.record().ratings[at] = event(Some(now_nanos()));
+                return;
+            }
+            sleep(PAUSE_MAX).await;
+        }
+    }
+
+    /// Reads how often feedback was given.
+    async fn read_ratings(&self) {
+        let Some((_, called, count)) = self.read(ratings).await else { return };
+        let (returned, operation) = (Some(now_nanos()), CounterOperation::Read(count));
+        self.promises.record().ratings.push(Event { called, returned, operation });
     }
 
     /// Finds the memories with a word.
     async fn read_set(&self) {
         let group = self.random(GROUPS);
-        let read = self.read_newest(move |reader| reader.list(TENANT, &with_word(group)));
-        let Some((called, page)) = read.await else { return };
-        let found = match page {
-            Ok(page) => page.memories.iter().filter_map(|it| number_of(it.id)).collect(),
-            Err(error) => return self.world.violate(format!("a list fails: {error}")),
-        };
+        let read = self.read(move |reader| reader.list(TENANT, &with_word(group))).await;
+        let Some((_, called, page)) = read else { return };
+        let found = pairs(&self.world, &page);
         let (returned, operation) = (Some(now_nanos()), SetOperation::Read(found));
         let event = Event { called, returned, operation };
         self.promises.record().sets.entry(group).or_default().push(event);
     }
 
-    async fn create(&self) {
+    async fn create(&mut self) {
         let (number, called) = (self.next(), now_nanos());
-        let memory = new_memory(number, label_of(number));
+        let promises = Arc::clone(&self.promises);
         let set = |effect| {
             let fate = Fate { created: Attempt { called, effect }, deleted: None };
-            self.promises.record().memories.insert(number, fate);
+            promises.record().memories.insert(number, fate);
         };
         // The run may end before the response arrives.
         set(Effect::Unknown);
-        set(effect_of(&self.submit(create(memory)).await));
+        set(effect_of(&self.submit(create(twins(number))).await));
         self.world.trace(&format!("client {} creates {number}", self.number));
     }
 
-    async fn create_with_receipt(&self) {
+    async fn create_with_receipt(&mut self) {
         let (key, called) = (self.next(), now_nanos());
         let mut attempts =
             Alternatives { numbers: Vec::new(), called, returned: None, named: None };
@@ -263,12 +277,10 @@ impl Client {
         }
     }
 
-    /// Creates a memory, unless one was created with this receipt. Returns the memory that the reply names;
-    /// `None` without a reply.
-    async fn attempt(&self, key: u64, number: u64) -> Option<Option<u64>> {
-        let receipt = ReceiptRequest { key: receipt_key(key), body_hash: [1; 32] };
-        let memory = new_memory(number, label_of(number));
-        let command = Command { actor: Some(KEY), receipt: Some(receipt), ..create(memory) };
+    /// Creates a memory and its twin, unless this was done with this receipt. Returns the memory that the reply
+    /// names; `None` without a reply.
+    async fn attempt(&mut self, key: u64, number: u64) -> Option<Option<u64>> {
+        let command = once(key, create(twins(number)));
         let Outcome::Done { reply, .. } = self.submit(command).await else { return None };
         let touched = TouchedMemories::from_reply(*reply).map(|it| it.memories);
         let id = touched.and_then(|memories| Some(memories.first()?.id));
@@ -276,7 +288,7 @@ impl Client {
     }
 
     /// Repeats a command that was acknowledged, at any node: its receipt still names the same memory.
-    async fn repeat(&self) {
+    async fn repeat(&mut self) {
         let acknowledged: Vec<(u64, u64)> = {
             let record = self.promises.record();
             let named = record.alternatives.iter().map(|(key, it)| Some((*key, it.named?)));
@@ -290,12 +302,12 @@ impl Client {
         }
         let Some(again) = self.attempt(key, number).await else { return };
         self.world.count("repeated receipts");
-        if again != Some(named) {
+        if again != Some(named) && self.world.keeps_receipts() {
             self.world.violate(format!("a receipt names {again:?} after {named}"));
         }
     }
 
-    async fn delete(&self) {
+    async fn delete(&mut self) {
         let there: Vec<(u64, Fate)> = {
             let record = self.promises.record();
             let is_there = |fate: &Fate| fate.is_there() == Some(true);
@@ -304,15 +316,14 @@ impl Client {
         };
         let at = self.random(there.len().max(1) as u64) as usize;
         let Some((number, fate)) = there.get(at).copied() else { return };
-        let called = now_nanos();
+        let (called, promises) = (now_nanos(), Arc::clone(&self.promises));
         let set = |effect| {
             let fate = Fate { deleted: Some(Attempt { called, effect }), ..fate };
-            self.promises.record().memories.insert(number, fate);
+            promises.record().memories.insert(number, fate);
         };
         // No other client takes it from here on.
         set(Effect::Unknown);
-        let deletion = DeleteMemory { id: memory_id(number), rejects: None };
-        set(effect_of(&self.submit(Command::of_tenant(TENANT, deletion)).await));
+        set(effect_of(&self.submit(delete(number)).await));
     }
 }
 

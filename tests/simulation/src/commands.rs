@@ -1,17 +1,22 @@
 //! The commands of a run, and what its memories contain.
 
-use storage::command::{Bootstrap, CreateMemories, CreateTrigger, UpdateMemory, UpdateSettings};
+use storage::command::{
+    Bootstrap, BulkFilter, CreateMemories, CreateTrigger, DeleteMemories, GiveFeedback,
+    UpdateMemory, UpdateSettings,
+};
 use storage::model::api_key::NewApiKey;
 use storage::model::cluster::{Cluster, Member, Model};
 use storage::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_DEFAULT};
-use storage::model::receipt::ReceiptKey;
+use storage::model::receipt::{ReceiptKey, ReceiptRequest};
 use storage::model::release::Release;
 use storage::model::tenant::Role;
 use storage::model::thermo::SettingValue;
 use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::vector::{ModelId, Vector};
-use storage::{Command, Filter, ListRequest, MemoryPatch, NewMemory, Order, Sort, TierFilter};
+use storage::{
+    Command, Filter, ListRequest, MemoryPatch, NewMemory, Order, Signal, Sort, TierFilter,
+};
 
 /// The tenant of all memories.
 pub const TENANT: TenantId = TenantId(1);
@@ -33,8 +38,12 @@ const TICK_SECONDS: f64 = 4.0;
 pub const REGISTERS: u64 = 3;
 /// The memory of the last command.
 pub const LAST: u64 = 900;
+/// The memory to which clients give feedback.
+pub const RATED: u64 = 901;
 /// Words that memories share.
 pub const GROUPS: u64 = 3;
+/// Numbers of twins begin here.
+pub const TWINS: u64 = 1 << 40;
 /// The id of a number.
 pub fn memory_id(number: u64) -> MemoryId {
     MemoryId(u128::from(number).to_be_bytes())
@@ -71,14 +80,24 @@ pub fn new_memory(number: u64, label: String) -> NewMemory {
     }
 }
 
-/// The number of a memory, if a client has created it.
+/// The number of a memory.
 pub fn number_of(id: MemoryId) -> Option<u64> {
     u64::try_from(u128::from_be_bytes(id.0)).ok()
+}
+
+/// The number of the memory that is created and deleted with this one, in one command.
+pub fn twin_of(number: u64) -> u64 {
+    number ^ TWINS
 }
 
 /// The label of a memory, with a word that others have too.
 pub fn label_of(number: u64) -> String {
     format!("memory {number} group{}", number % GROUPS)
+}
+
+/// The memories that one command creates.
+pub fn twins(number: u64) -> Vec<NewMemory> {
+    [number, twin_of(number)].map(|it| new_memory(it, label_of(number))).into()
 }
 
 /// The memories with the word of a group.
@@ -101,15 +120,34 @@ pub fn value_of(label: &str) -> Option<u64> {
 }
 
 /// The key of a receipt.
-pub fn receipt_key(number: u64) -> ReceiptKey {
+fn receipt_key(number: u64) -> ReceiptKey {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&number.to_be_bytes());
     key
 }
 
-/// Creates a memory.
-pub fn create(memory: NewMemory) -> Command {
-    Command::of_tenant(TENANT, CreateMemories(vec![memory]))
+/// Creates memories.
+pub fn create(memories: Vec<NewMemory>) -> Command {
+    Command::of_tenant(TENANT, CreateMemories(memories))
+}
+
+/// Deletes a memory and its twin.
+pub fn delete(number: u64) -> Command {
+    let ids = [number, twin_of(number)].map(memory_id).into();
+    let deletion = DeleteMemories { ids, filter: BulkFilter::default(), rejects: Vec::new() };
+    Command::of_tenant(TENANT, deletion)
+}
+
+/// Gives feedback, which is counted and warms nothing.
+pub fn rate() -> Command {
+    let feedback = GiveFeedback { id: memory_id(RATED), signal: Signal::Wrong };
+    Command::of_tenant(TENANT, feedback)
+}
+
+/// A command that is done once, however often it arrives.
+pub fn once(key: u64, command: Command) -> Command {
+    let receipt = ReceiptRequest { key: receipt_key(key), body_hash: [1; 32] };
+    Command { actor: Some(KEY), receipt: Some(receipt), ..command }
 }
 
 /// Sets a register.
@@ -143,16 +181,17 @@ pub fn bootstrap(members: Vec<Member>) -> Command {
 
 /// A command that no client has sent.
 pub fn last_command() -> Command {
-    create(new_memory(LAST, "the last one".into()))
+    create(vec![new_memory(LAST, "the last one".into())])
 }
 
-/// Creates the registers, and the triggers.
+/// Creates the registers, the memory that gets feedback, and the triggers.
 pub fn preparations() -> [Command; 4] {
     let memories = (0..REGISTERS).map(|number| new_memory(number, format!("register {number}")));
+    let memories = memories.chain([new_memory(RATED, "rated".into())]);
     let interval = ("tick.interval".to_owned(), SettingValue::Number(TICK_SECONDS));
     let cooler = TriggerFilter { heat_below: Some(COOLER), ..TriggerFilter::default() };
     [
-        Command::of_tenant(TENANT, CreateMemories(memories.collect())),
+        create(memories.collect()),
         Command::of_tenant(TENANT, UpdateSettings(vec![interval])),
         create_trigger(TRIGGER, TriggerEvent::Store, TriggerFilter::default()),
         create_trigger(COOLING, TriggerEvent::Decay, cooler),

@@ -9,9 +9,12 @@ use simulation::history::{
 };
 
 use storage::model::id::MemoryId;
+use storage::model::memory::MemoryType;
+use storage::{Page, Reader, View};
 
 use crate::commands::{
-    COOLING, GROUPS, LAST, TENANT, TRIGGER, memory_id, number_of, value_of, with_word,
+    COOLING, GROUPS, LAST, TENANT, TRIGGER, TWINS, memory_id, number_of, twin_of, value_of,
+    with_word,
 };
 use crate::timeline::now;
 use crate::world::{Running, World};
@@ -31,12 +34,14 @@ pub struct Record {
     /// Operations on each register. `None` had no effect.
     pub registers: BTreeMap<u64, Vec<Option<Event<RegisterOperation>>>>,
     /// Reads of how often the trigger has fired.
-    pub counts: Vec<Event<CounterOperation>>,
+    pub firings: Vec<Event<CounterOperation>>,
+    /// Feedback, and reads of how often it was given.
+    pub ratings: Vec<Event<CounterOperation>>,
     /// Reads of the memories with a word.
     pub sets: BTreeMap<u64, Vec<Event<SetOperation>>>,
-    /// Memories that were created once.
+    /// Memories that were created once, with their twins.
     pub memories: BTreeMap<u64, Fate>,
-    /// Memories of which exactly one must be there, or at most one without an acknowledgement.
+    /// Memories of which exactly one must be there with its twin, or at most one without an acknowledgement.
     pub alternatives: BTreeMap<u64, Alternatives>,
 }
 
@@ -114,9 +119,12 @@ impl Record {
             let was_created = returned.is_some() || is_there(*number);
             was_created.then_some(Created { number: *number, called, returned })
         });
-        let of_receipts = self.alternatives.values().filter_map(|it| {
-            let number = it.numbers.iter().copied().find(|number| is_there(*number))?;
-            Some(Created { number, called: it.called, returned: it.returned })
+        let of_receipts = self.alternatives.values().flat_map(|it| {
+            let returned = |number| it.returned.filter(|_| it.named == Some(number));
+            let there = it.numbers.iter().copied().filter(|number| is_there(*number));
+            let created =
+                |number| Created { number, called: it.called, returned: returned(number) };
+            there.map(created).collect::<Vec<_>>()
         });
         single.chain(of_receipts).collect()
     }
@@ -131,7 +139,7 @@ impl Promises {
     /// Checks the promises on a state that has everything, and the histories.
     pub fn check(&self, world: &World, running: &Running) {
         self.check_state(world, running);
-        self.check_counter_and_sets(world, running);
+        self.check_counters_and_sets(world, running);
         self.check_registers(world, Some(running));
     }
 
@@ -147,16 +155,15 @@ impl Promises {
         for Alternatives { numbers, returned, named, .. } in record.alternatives.values() {
             let there: Vec<u64> =
                 numbers.iter().copied().filter(|number| is_there(*number)).collect();
-            if there.len() > 1
-                || returned.is_some() && there != named.iter().copied().collect::<Vec<_>>()
-            {
+            let lacks = returned.is_some() && !named.is_some_and(|it| there.contains(&it));
+            if lacks || there.len() > 1 && world.keeps_receipts() {
                 world.violate(format!("{there:?} of {numbers:?}; the receipt names {named:?}"));
             }
         }
         // With that of the last command, which is no client's.
-        let created = record.created(is_there).len() as u64;
+        let created = 2 * record.created(is_there).len() as u64;
         let created = created + u64::from(is_there(LAST));
-        let fired = running.reader.firings(TENANT, TRIGGER).total;
+        let fired = fired(&running.reader);
         if fired != created {
             world.violate(format!("the trigger has fired {fired} times for {created} memories"));
         }
@@ -174,12 +181,12 @@ impl Promises {
         cooled.iter().for_each(|_| world.count("memories cooled"));
     }
 
-    fn check_counter_and_sets(&self, world: &World, running: &Running) {
+    fn check_counters_and_sets(&self, world: &World, running: &Running) {
         let record = self.record();
         let is_there = |number: u64| is_there(world, running, number);
-        let (mut counts, mut sets) = (record.counts.clone(), record.sets.clone());
+        let (mut firings, mut sets) = (record.firings.clone(), record.sets.clone());
         for Created { number, called, returned } in record.created(is_there) {
-            counts.push(Event { called, returned, operation: CounterOperation::Add(1) });
+            firings.push(Event { called, returned, operation: CounterOperation::Add(2) });
             let operation = SetOperation::Add(number);
             sets.entry(number % GROUPS).or_default().push(Event { called, returned, operation });
         }
@@ -191,12 +198,19 @@ impl Promises {
             }
         }
         let (last, add) = (is_there(LAST), CounterOperation::Add(1));
-        counts.extend(last.then_some(Event { called: 0, returned: None, operation: add }));
-        let fired = running.reader.firings(TENANT, TRIGGER).total;
-        counts.push(last_read(CounterOperation::Read(fired)));
-        report(world, "the counter", check(&Counter, &counts, BUDGET));
+        firings.extend(last.then_some(Event { called: 0, returned: None, operation: add }));
+        firings.push(last_read(CounterOperation::Read(fired(&running.reader))));
+        report(world, "the firings", check(&Counter, &firings, BUDGET));
+        if world.keeps_receipts() {
+            let mut rated = record.ratings.clone();
+            let last = read(world, ratings(&running.reader)).map(CounterOperation::Read);
+            rated.extend(last.map(last_read));
+            report(world, "the ratings", check(&Counter, &rated, BUDGET));
+        }
         for (group, history) in &mut sets {
-            history.push(last_read(SetOperation::Read(found(world, running, *group))));
+            let found = read(world, running.reader.list(TENANT, &with_word(*group)));
+            let found = found.map(|page| SetOperation::Read(pairs(world, &page)));
+            history.extend(found.map(last_read));
             report(world, &format!("set {group}"), check(&Set, history, BUDGET));
         }
     }
@@ -221,18 +235,33 @@ fn last_read<O>(operation: O) -> Event<O> {
     Event { called: now().as_nanos() as u64, returned: Some(u64::MAX - 1), operation }
 }
 
-fn is_there(world: &World, running: &Running, number: u64) -> bool {
-    let found = running.reader.get(TENANT, memory_id(number));
-    let found = found.map_err(|error| world.violate(format!("a read fails: {error}")));
-    found.ok().flatten().is_some()
+/// What was read, if reading did not fail.
+fn read<T>(world: &World, found: storage::Result<T>) -> Option<T> {
+    found.map_err(|error| world.violate(format!("a read fails: {error}"))).ok()
 }
 
-/// The memories with the word of a group.
-fn found(world: &World, running: &Running, group: u64) -> BTreeSet<u64> {
-    let page = running.reader.list(TENANT, &with_word(group));
-    let page = page.map_err(|error| world.violate(format!("a list fails: {error}")));
-    let found = page.ok().map(|it| it.memories).unwrap_or_default();
-    found.iter().filter_map(|it| number_of(it.id)).collect()
+fn is_there(world: &World, running: &Running, number: u64) -> bool {
+    read(world, running.reader.get(TENANT, memory_id(number))).flatten().is_some()
+}
+
+/// How often the trigger has fired.
+pub fn fired(reader: &Reader) -> u64 {
+    reader.firings(TENANT, TRIGGER).total
+}
+
+/// How often feedback was given.
+pub fn ratings(reader: &Reader) -> storage::Result<u64> {
+    Ok(reader.recall_stats(TENANT)?.types[MemoryType::Episodic as usize].wrong)
+}
+
+/// The memories of a page, without their twins. A memory without its twin is half of a command.
+pub fn pairs(world: &World, page: &Page) -> BTreeSet<u64> {
+    let mut found: BTreeSet<u64> = page.memories.iter().filter_map(|it| number_of(it.id)).collect();
+    if let Some(half) = found.iter().find(|number| !found.contains(&twin_of(**number))) {
+        world.violate(format!("memory {half} is there without its twin"));
+    }
+    found.retain(|number| *number < TWINS);
+    found
 }
 
 /// The memories for which the trigger of ticks has fired, each as often.

@@ -252,6 +252,11 @@ impl World {
         self.with(|state| state.trace.add(text));
     }
 
+    /// Whether cluster time has not jumped, as it may when most wall clocks do. Receipts are kept for a day of it.
+    pub fn keeps_receipts(&self) -> bool {
+        self.with(|state| state.has_good_clocks)
+    }
+
     /// Records what must not have happened, once.
     pub fn violate(&self, text: String) {
         self.with(|state| {
