@@ -4,7 +4,8 @@
 //!
 //! The algorithm is that of Wing and Gong (1993) with Lowe's memo (2017): it takes operations one after
 //! the other in an order that their times allow, goes back when none fits, and never visits the same set
-//! of operations with the same state twice. Each object has a history of its own, since linearizability is
+//! of operations with the same state twice. A read that fits comes first: it restricts none of the others. Of equal
+//! operations the one that returns first does. Each object has a history of its own, since linearizability is
 //! local. An operation without a response may take effect at any time after its call, or never.
 
 use std::collections::{BTreeSet, HashSet};
@@ -15,13 +16,16 @@ pub trait Model {
     /// What it holds.
     type State: Clone + Eq + Hash;
     /// An operation with its result.
-    type Operation;
+    type Operation: PartialEq;
 
     /// What it holds at first.
     fn initial(&self) -> Self::State;
 
     /// What it holds after an operation; `None` if the operation cannot have that result.
     fn apply(&self, state: &Self::State, operation: &Self::Operation) -> Option<Self::State>;
+
+    /// Whether an operation has no effect on any state.
+    fn is_read(&self, operation: &Self::Operation) -> bool;
 
     /// Whether an operation shows the effect of `open`, which has no response. If none does, `open` may just as
     /// well have had no effect.
@@ -115,14 +119,33 @@ impl<M: Model> Search<'_, M> {
             if self.seen.len() > self.budget {
                 return Linearizability::Undecided;
             }
-            // The first one that fits is on top: histories are almost in the order of calls.
-            for at in self.next(&taken).into_iter().rev() {
-                if let Some(after) = self.model.apply(&state, &self.order[at].operation) {
-                    paths.push((taken.with(at), after));
+            let next = self.next(&taken).into_iter();
+            let fitting = next.filter_map(|at| Some((at, self.after(&state, at)?)));
+            let fitting: Vec<_> = fitting.collect();
+            let read =
+                fitting.iter().find(|(at, _)| self.model.is_read(&self.order[*at].operation));
+            if let Some((at, _)) = read {
+                paths.push((taken.with(*at), state));
+                continue;
+            }
+            // The first one is on top: histories are almost in the order of calls.
+            for (at, after) in fitting.iter().rev() {
+                if !fitting.iter().any(|(other, _)| self.replaces(*other, *at)) {
+                    paths.push((taken.with(*at), after.clone()));
                 }
             }
         }
         Linearizability::Broken
+    }
+
+    fn after(&self, state: &M::State, at: usize) -> Option<M::State> {
+        self.model.apply(state, &self.order[at].operation)
+    }
+
+    /// Whether `at` need not be next, since an equal operation that returns earlier can be.
+    fn replaces(&self, other: usize, at: usize) -> bool {
+        let returned = |at: usize| (self.order[at].returned.unwrap_or(u64::MAX), at);
+        self.order[other].operation == self.order[at].operation && returned(other) < returned(at)
     }
 
     /// Whether all operations with a response are in the set.
@@ -167,6 +190,10 @@ impl Model for Register {
         None
     }
 
+    fn is_read(&self, operation: &RegisterOperation) -> bool {
+        matches!(operation, RegisterOperation::Read(_))
+    }
+
     fn apply(&self, state: &Option<u64>, operation: &RegisterOperation) -> Option<Option<u64>> {
         match operation {
             RegisterOperation::Write(value) => Some(Some(*value)),
@@ -204,6 +231,10 @@ impl Model for Counter {
         0
     }
 
+    fn is_read(&self, operation: &CounterOperation) -> bool {
+        matches!(operation, CounterOperation::Read(_))
+    }
+
     fn apply(&self, state: &u64, operation: &CounterOperation) -> Option<u64> {
         match operation {
             CounterOperation::Add(more) => Some(state + more),
@@ -232,6 +263,10 @@ impl Model for Set {
 
     fn initial(&self) -> BTreeSet<u64> {
         BTreeSet::new()
+    }
+
+    fn is_read(&self, operation: &SetOperation) -> bool {
+        matches!(operation, SetOperation::Read(_))
     }
 
     fn apply(&self, state: &BTreeSet<u64>, operation: &SetOperation) -> Option<BTreeSet<u64>> {
