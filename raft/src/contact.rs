@@ -25,11 +25,16 @@
 //! The age in a message is correct only at the time of sending. A slow network or a paused
 //! process delivers a message late, and the follower would report too little staleness. The boot
 //! times of two machines advance at almost the same rate, also while one of them is suspended.
-//! Arrival time minus sending time is therefore a constant plus the delay. The excess over the minimum of
-//! the last one to two minutes counts as delay. This is the base-delay filter of LEDBAT (RFC 6817).
+//! Arrival time minus sending time is therefore a constant plus the delay. In the other direction the
+//! constant has the opposite sign. So the leader sends the least difference of the follower's messages of the last
+//! one to two minutes. Added to the difference of its message, the constants cancel out: the sum is the
+//! delay of this message plus the least delay of the others (Cristian's bound, 1989). Without that of
+//! the follower's present process, a message does not count.
 //!
-//! Invariant: the reported staleness is never below the real one, apart from the usual network
-//! delay that is part of the minimum.
+//! A call that arrives late has less time left. The excess over the least difference is an estimate of
+//! its delay that suffices for that, the base-delay filter of LEDBAT (RFC 6817).
+//!
+//! Invariant: the reported staleness is never below the real one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,6 +73,22 @@ pub(crate) struct Condition {
     /// Whether another node should lead (`membership/unfit.rs`).
     pub(crate) is_unfit: bool,
     pub(crate) release: Release,
+}
+
+/// How much later a message arrived than it was sent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Arrival {
+    /// Boot time of the arrival minus that of the sending, on two machines: it may be negative.
+    difference_micros: i64,
+    /// Its excess over the least one.
+    pub(crate) excess: Duration,
+}
+
+/// The least difference of arrival and sending among the last messages of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LeastDifference {
+    boot: u64,
+    micros: i64,
 }
 
 /// How often an earlier process sends after a later one, if there are two: late messages of a process
@@ -160,25 +181,43 @@ impl Contact {
     }
 
     /// Records the condition in a message that arrives at `boottime` from `node`: a call, or a response.
-    /// Returns the delay of the message beyond the usual.
     pub(crate) fn record_condition(
         &self,
         node: NodeId,
         condition: Condition,
         boottime: Duration,
-    ) -> Duration {
-        let (delay, are_two) = self.record(node, condition, boottime);
+    ) -> Arrival {
+        let (arrival, are_two) = self.record(node, condition, boottime);
         if are_two {
             tracing::error!(
                 node,
                 "two processes send as this node: one of them has a copy of its data folder; stop it"
             );
         }
-        delay
+        arrival
+    }
+
+    /// The least difference of the messages of `node`, for it to know how late those of this node arrive.
+    pub(crate) fn least_difference(&self, node: NodeId) -> Option<LeastDifference> {
+        let state = self.state.lock();
+        let DelayFilter { boot, ref least, .. } = state.peers.get(&node)?.delay;
+        Some(LeastDifference { boot, micros: *least.iter().min()? })
+    }
+
+    /// The longest delay that a message of a peer can have had. `least` is that of the messages of this node
+    /// there. `None` if it is that of another process.
+    pub(crate) fn delay_max(
+        &self,
+        arrival: Arrival,
+        least: Option<LeastDifference>,
+    ) -> Option<Duration> {
+        let least = least.filter(|least| least.boot == self.boot)?;
+        let delay = arrival.difference_micros.saturating_add(least.micros);
+        Some(Duration::from_micros(u64::try_from(delay).unwrap_or(0)))
     }
 
     /// Returns also whether two processes turn out to send as `node`.
-    fn record(&self, node: NodeId, condition: Condition, boottime: Duration) -> (Duration, bool) {
+    fn record(&self, node: NodeId, condition: Condition, boottime: Duration) -> (Arrival, bool) {
         let arrived_micros = i64::try_from(boottime.as_micros()).unwrap_or(i64::MAX);
         let sent_micros = i64::try_from(condition.boottime_micros).unwrap_or(i64::MAX);
         let mut state = self.state.lock();
@@ -194,7 +233,8 @@ impl Contact {
         let last = last.filter(|peer| !is_other(peer));
         let mut delay =
             last.map_or_else(|| DelayFilter::new(condition.boot, boottime), |peer| peer.delay);
-        let excess = delay.record(arrived_micros.saturating_sub(sent_micros), boottime);
+        let difference_micros = arrived_micros.saturating_sub(sent_micros);
+        let excess = delay.record(difference_micros, boottime);
         let Condition { wall_clock, disk_full, is_unfit, release, .. } = condition;
         let sampled_at = boottime;
         let peer = PeerCondition {
@@ -208,7 +248,7 @@ impl Contact {
             returns,
         };
         state.peers.insert(node, peer);
-        (excess, are_two)
+        (Arrival { difference_micros, excess }, are_two)
     }
 
     /// The wall clock of each of these nodes; `None` without a fresh sample. `own` is that of the
@@ -282,27 +322,23 @@ impl Contact {
 struct DelayFilter {
     boot: u64,
     window_start: Duration,
-    /// Smallest clock difference of this window, in microseconds.
-    minimum: i64,
-    /// That of the previous window.
-    previous_minimum: i64,
+    /// Least differences of this window and the previous one, in microseconds.
+    least: [i64; 2],
 }
 
 impl DelayFilter {
     fn new(boot: u64, now: Duration) -> Self {
-        Self { boot, window_start: now, minimum: i64::MAX, previous_minimum: i64::MAX }
+        Self { boot, window_start: now, least: [i64::MAX; 2] }
     }
 
-    /// Records a difference of arrival and sending time. Returns its excess over the minimum.
+    /// Records a difference of arrival and sending time. Returns its excess over the least one.
     fn record(&mut self, difference_micros: i64, now: Duration) -> Duration {
         if now.saturating_sub(self.window_start) > DELAY_WINDOW {
             self.window_start = now;
-            self.previous_minimum = self.minimum;
-            self.minimum = i64::MAX;
+            self.least = [i64::MAX, self.least[0]];
         }
-        self.minimum = self.minimum.min(difference_micros);
-        let minimum = self.minimum.min(self.previous_minimum);
-        let excess = difference_micros.saturating_sub(minimum);
+        self.least[0] = self.least[0].min(difference_micros);
+        let excess = difference_micros.saturating_sub(self.least[0].min(self.least[1]));
         Duration::from_micros(u64::try_from(excess).unwrap_or(0))
     }
 }
@@ -417,6 +453,27 @@ mod tests {
             contact.record_commit(9, Duration::from_millis(150) * beat, 9);
         }
         assert!(contact.staleness(9, Duration::from_secs(60)).unwrap() < Duration::from_secs(1));
+    }
+
+    #[test]
+    fn delay_is_bounded_by_messages_of_the_other_direction() {
+        // The machine of the follower has been up for 1,000 seconds longer.
+        let (leader, follower) = (Contact::new(1), Contact::new(2));
+        let at = |micros| Duration::from_micros(micros);
+        let sent = |boot, micros| Condition { boot, boottime_micros: micros, ..clocks(0) };
+        let offset = 1_000_000_000;
+        assert_eq!(leader.least_difference(9), None);
+        for (sent_at, delay) in [(5_000_000, 900_000), (6_000_000, 300), (7_000_000, 80_000)] {
+            leader.record_condition(9, sent(2, offset + sent_at), at(sent_at + delay));
+        }
+        // The first message of the leader is late by a second.
+        let arrival =
+            follower.record_condition(4, sent(1, 8_000_000), at(offset + 8_000_000 + 1_000_000));
+        assert_eq!(arrival.excess, Duration::ZERO);
+        let least = leader.least_difference(9);
+        assert_eq!(follower.delay_max(arrival, least), Some(at(1_000_300)));
+        assert_eq!(Contact::new(3).delay_max(arrival, least), None, "of another process");
+        assert_eq!(follower.delay_max(arrival, None), None);
     }
 
     #[test]

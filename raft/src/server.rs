@@ -25,6 +25,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::io::{StreamReader, SyncIoBridge};
 use tracing::Span;
 
+use crate::contact::Arrival;
 use crate::integrity::{hash_status, quarantine_if_diverged};
 use crate::leader::watch::{is_gone, leads};
 use crate::machine::run_blocking;
@@ -111,15 +112,15 @@ struct Timing {
     received_at: Instant,
     /// The boot time when it was received.
     boottime: Duration,
-    /// Delay of the message before that, beyond the usual. See `contact.rs`.
-    delay: Duration,
+    /// How late that was.
+    arrival: Arrival,
     timeout: Duration,
 }
 
 impl Timing {
     /// The end of a command or an operation. The caller's timeout began when it sent the request.
     fn deadline(self) -> Instant {
-        let spent = self.delay.saturating_add(RESPONSE_MARGIN);
+        let spent = self.arrival.excess.saturating_add(RESPONSE_MARGIN);
         self.received_at + self.timeout.saturating_sub(spent)
     }
 }
@@ -147,9 +148,9 @@ impl Server {
             }
         };
         let result = match self.accept(&request, boottime) {
-            Ok(delay) => {
+            Ok(arrival) => {
                 let timeout = Duration::from_micros(request.timeout_micros).min(TIMEOUT_MAX);
-                let timing = Timing { received_at, boottime, delay, timeout };
+                let timing = Timing { received_at, boottime, arrival, timeout };
                 let running = self.run(request.from.node, request.call, timing);
                 // Without the delay, which is an estimate: a wrong one must not drop calls of Raft.
                 match timeout_at(received_at + timeout, running).await {
@@ -169,7 +170,7 @@ impl Server {
     }
 
     /// Checks a request that arrived at `boottime`. Returns the delay of its message.
-    fn accept(&self, request: &Request, boottime: Duration) -> Result<Duration, PeerRejection> {
+    fn accept(&self, request: &Request, boottime: Duration) -> Result<Arrival, PeerRejection> {
         let (checked, from) = (self.check(request, boottime), request.from.node);
         match &checked {
             // The sender may be any node, so it does not clear a member's problem.
@@ -183,13 +184,13 @@ impl Server {
         checked
     }
 
-    fn check(&self, request: &Request, boottime: Duration) -> Result<Duration, PeerRejection> {
+    fn check(&self, request: &Request, boottime: Duration) -> Result<Arrival, PeerRejection> {
         let local = &self.shared.local;
         if request.group != GROUP {
             return Err(PeerRejection::OtherGroup);
         }
         if request.is_of_stranger() {
-            return Ok(Duration::ZERO);
+            return Ok(Arrival::default());
         }
         if request.to != Some(local.node) {
             return Err(PeerRejection::OtherNode);
@@ -268,10 +269,11 @@ impl Server {
         if position.batch.term == term {
             local.contact.record_stamp(position.clock, local.clock.read().boottime);
         }
-        if let (Appended::All, Some(QuorumStatus { commit, quorum_age_micros })) =
+        if let (Appended::All, Some(QuorumStatus { commit, quorum_age_micros, least })) =
             (appended, quorum_status)
+            && let Some(delay) = local.contact.delay_max(timing.arrival, least)
         {
-            let age = Duration::from_micros(quorum_age_micros).saturating_add(timing.delay);
+            let age = Duration::from_micros(quorum_age_micros).saturating_add(delay);
             if let Some(as_of) = timing.boottime.checked_sub(age) {
                 local.contact.record_commit(commit, as_of, position.index);
             }

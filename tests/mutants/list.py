@@ -170,14 +170,20 @@ MUTANTS = [
     mutant(
         "staleness without the delay of the message",
         "raft/src/server.rs",
-        "let age = Duration::from_micros(quorum_age_micros).saturating_add(timing.delay);",
-        "let age = Duration::from_micros(quorum_age_micros);",
+        "let age = Duration::from_micros(quorum_age_micros).saturating_add(delay);",
+        "let age = Duration::from_micros(quorum_age_micros).saturating_add(delay.min(Duration::ZERO));",
     ),
     mutant(
         "staleness without the age at the leader",
         "raft/src/server.rs",
-        "let age = Duration::from_micros(quorum_age_micros).saturating_add(timing.delay);",
-        "let age = timing.delay.min(Duration::from_micros(quorum_age_micros));",
+        "let age = Duration::from_micros(quorum_age_micros).saturating_add(delay);",
+        "let age = delay.min(Duration::from_micros(quorum_age_micros));",
+    ),
+    mutant(
+        "a delay by the messages of one direction",
+        "raft/src/server.rs",
+        "&& let Some(delay) = local.contact.delay_max(timing.arrival, least)",
+        "&& let delay = local.contact.delay_max(timing.arrival, least).map_or(timing.arrival.excess, |_| timing.arrival.excess)",
     ),
     mutant(
         "an age without the suspension",

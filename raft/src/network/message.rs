@@ -11,7 +11,7 @@ use storage::Command;
 use storage::model::bounded::bounded;
 use storage::model::cluster::{GroupId, Incarnation};
 
-use crate::contact::Condition;
+use crate::contact::{Condition, LeastDifference};
 use crate::error::SubmitResult;
 use crate::grants::{Grant, GrantRequest};
 use crate::log::record::{EntryRecord, LogIdRecord, StoredMembershipRecord, VoteRecord};
@@ -124,13 +124,15 @@ pub(crate) struct AppendRpc {
     pub(crate) quorum_status: Option<QuorumStatus>,
 }
 
-/// The leader's commit index and the age of its last quorum acknowledgement.
+/// The leader's commit index, and how old and how late this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct QuorumStatus {
     /// Its commit index. It covers all entries that earlier leaders acknowledged.
     pub(crate) commit: u64,
     /// Time since a quorum last acknowledged the leader, at the time of sending.
     pub(crate) quorum_age_micros: u64,
+    /// That of the receiver's messages to the leader.
+    pub(crate) least: Option<LeastDifference>,
 }
 
 /// openraft's RequestVote.

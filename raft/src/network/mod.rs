@@ -97,7 +97,9 @@ impl Link {
         let is_own_term = commit.committed_leader_id().term == vote.leader_id.term;
         let age = self.network.peers.local.clock.age(acknowledged.elapsed());
         let quorum_age_micros = u64::try_from(age.as_micros()).ok()?;
-        is_own_term.then_some(QuorumStatus { commit: commit.index(), quorum_age_micros })
+        let least = self.network.peers.local.contact.least_difference(self.target);
+        let commit = commit.index();
+        is_own_term.then_some(QuorumStatus { commit, quorum_age_micros, least })
     }
 
     /// Returns an error if the peer is silent and does not respond to a probe.

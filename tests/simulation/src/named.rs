@@ -20,7 +20,7 @@ const LASTING: Duration = Duration::from_secs(60);
 pub type MakePlan = fn(&mut Rng) -> Plan;
 
 /// The plans, by their names.
-pub const NAMED: [(&str, MakePlan); 13] = [
+pub const NAMED: [(&str, MakePlan); 14] = [
     ("hanging-leader", |random| after(random, vec![(0, Fault::HangingLeader { time: LASTING })])),
     ("slow-disks", |random| {
         let step = [150, 400, 700][random.usize(0..3)];
@@ -40,6 +40,16 @@ pub const NAMED: [(&str, MakePlan); 13] = [
         let slow =
             Fault::SlowNetwork { to: Some(2), delay: Duration::from_millis(900), time: LASTING };
         Plan { clients: 12, ..after(random, vec![(0, slow)]) }
+    }),
+    ("late-after-starts", |random| {
+        let slow =
+            Fault::SlowNetwork { to: Some(2), delay: Duration::from_millis(900), time: LASTING };
+        let ends = (1..12).map(|number| {
+            let down = Duration::from_millis(random.u64(100..1_000));
+            (3 * number, Fault::End { node: 2, end: End::Kill, down })
+        });
+        let faults = [(0, slow)].into_iter().chain(ends).collect();
+        Plan { clients: 12, ..after(random, faults) }
     }),
     ("begun-node", |random| after(random, vec![(0, Fault::AddBegun { node: 20 })])),
     ("cut-node", |random| {
