@@ -193,15 +193,21 @@ MUTANTS = [
     ),
     mutant(
         "staleness by the monotonic clock",
-        "tests/simulation/src/host.rs",
-        "            boottime,\n",
-        "            boottime: boottime - node.suspended,\n",
+        "raft/src/system_clock.rs",
+        "let reading = self.machine.clocks();",
+        "let reading = self.machine.clocks();\n        let reading = ClockReading { boottime: reading.monotonic, ..reading };",
     ),
     mutant(
         "fresh before the commit is applied",
         "raft/src/contact.rs",
         "if *commit > applied {",
         "if *commit > applied + 1_000 {",
+    ),
+    mutant(
+        "a read waits for one entry less",
+        "raft/src/handle.rs",
+        "applied.wait_for(|applied| *applied >= index)",
+        "applied.wait_for(|applied| *applied + 1 >= index)",
     ),
     # Recovery.
     mutant(

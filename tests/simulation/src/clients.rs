@@ -25,6 +25,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(8);
 const PAUSE_MAX: Duration = Duration::from_millis(150);
 /// Attempts with one receipt.
 const ATTEMPTS: usize = 8;
+/// The level of a read at an index.
+const AT_INDEX: u64 = 2;
 /// Commands that were acknowledged.
 pub const REQUESTS: &str = "requests";
 
@@ -33,6 +35,16 @@ enum Outcome {
     Done { index: u64, reply: Box<Reply> },
     Unknown,
     NoEffect,
+}
+
+/// What a client has read.
+struct Read<T> {
+    node: NodeId,
+    /// What was found was current at some moment since then.
+    since: u64,
+    /// The index that the node had reached at least, if the client waited for one.
+    index: Option<u64>,
+    found: T,
 }
 
 /// A client.
@@ -128,9 +140,10 @@ impl Client {
         let at = self.record(register, event(None));
         let outcome = self.submit(set(register, value)).await;
         match outcome {
-            Outcome::Done { .. } => {
-                self.promises.record().registers.entry(register).or_default()[at] =
-                    Some(event(Some(now_nanos())));
+            Outcome::Done { index, .. } => {
+                let mut record = self.promises.record();
+                record.writes.entry(register).or_default().push((index, value));
+                record.registers.entry(register).or_default()[at] = Some(event(Some(now_nanos())));
             }
             Outcome::Unknown => self.world.trace("unknown:"),
             Outcome::NoEffect => {
@@ -149,13 +162,13 @@ impl Client {
         history.len() - 1
     }
 
-    /// Reads the state of any node at one of the three levels. Returns the node, and since when what `read` found
-    /// was current at some moment: of a linearizable read, since its call; of a read of a state that is stale by
-    /// some time at most, since then; of a read after the index of the last command, since that was called.
+    /// Reads the state of any node at one of the three levels. What it finds was current at some moment: of a
+    /// linearizable read, since its call; of a read of a state that is stale by some time at most, since then; of
+    /// a read after the index of the last command, since that was called.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
-    ) -> Option<(NodeId, u64, T)> {
+    ) -> Option<Read<T>> {
         let (level, now, written) = (self.random(3), now_nanos(), self.written);
         let found = self.at_any_node(move |node, Running { handle, reader, .. }| async move {
             let end = Instant::now() + TIMEOUT;
@@ -175,14 +188,18 @@ impl Client {
         });
         let (node, since, found) = found.await.flatten()?;
         let found = found.map_err(|error| self.world.violate(format!("a read fails: {error}")));
-        Some((node, since, found.ok()?))
+        let index = written.map(|(index, _)| index).filter(|_| level == AT_INDEX);
+        Some(Read { node, since, index, found: found.ok()? })
     }
 
     async fn read_register(&self) {
         let register = self.random(REGISTERS);
         let read = self.read(move |reader| reader.get(TENANT, memory_id(register))).await;
-        let Some((node, called, found)) = read else { return };
+        let Some(Read { node, since: called, index, found }) = read else { return };
         let value = found.and_then(|found| value_of(&found.memory.label));
+        if index.is_some_and(|index| self.promises.record().is_older(register, index, value)) {
+            self.world.violate(format!("a read at {index:?} finds {value:?} in {register}"));
+        }
         let (returned, operation) = (Some(now_nanos()), RegisterOperation::Read(value));
         self.record(register, Event { called, returned, operation });
         let (client, since) = (self.number, called / 1_000_000);
@@ -205,8 +222,9 @@ impl Client {
 
     /// Reads how often the trigger has fired.
     async fn read_firings(&self) {
-        let Some((_, called, count)) = self.read(|reader| Ok(fired(reader))).await else { return };
-        let (returned, operation) = (Some(now_nanos()), CounterOperation::Read(count));
+        let read = self.read(|reader| Ok(fired(reader))).await;
+        let Some(Read { since: called, found, .. }) = read else { return };
+        let (returned, operation) = (Some(now_nanos()), CounterOperation::Read(found));
         self.promises.record().firings.push(Event { called, returned, operation });
     }
 
@@ -230,8 +248,8 @@ impl Client {
 
     /// Reads how often feedback was given.
     async fn read_ratings(&self) {
-        let Some((_, called, count)) = self.read(ratings).await else { return };
-        let (returned, operation) = (Some(now_nanos()), CounterOperation::Read(count));
+        let Some(Read { since: called, found, .. }) = self.read(ratings).await else { return };
+        let (returned, operation) = (Some(now_nanos()), CounterOperation::Read(found));
         self.promises.record().ratings.push(Event { called, returned, operation });
     }
 
@@ -239,8 +257,12 @@ impl Client {
     async fn read_set(&self) {
         let group = self.random(GROUPS);
         let read = self.read(move |reader| reader.list(TENANT, &with_word(group))).await;
-        let Some((_, called, page)) = read else { return };
+        let Some(Read { since: called, index, found: page, .. }) = read else { return };
         let found = pairs(&self.world, &page);
+        let missing = index.and_then(|index| self.promises.record().missing(group, index, &found));
+        if let Some(number) = missing {
+            self.world.violate(format!("a read at {index:?} does not find {number}"));
+        }
         let (returned, operation) = (Some(now_nanos()), SetOperation::Read(found));
         let event = Event { called, returned, operation };
         self.promises.record().sets.entry(group).or_default().push(event);
@@ -255,7 +277,11 @@ impl Client {
         };
         // The run may end before the response arrives.
         set(Effect::Unknown);
-        set(effect_of(&self.submit(create(twins(number))).await));
+        let outcome = self.submit(create(twins(number))).await;
+        set(effect_of(&outcome));
+        if let Outcome::Done { index, .. } = outcome {
+            self.promises.record().creates.insert(number, index);
+        }
         self.world.trace(&format!("client {} creates {number}", self.number));
     }
 

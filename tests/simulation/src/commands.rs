@@ -30,6 +30,10 @@ pub const DIMENSION: usize = 4;
 pub const TRIGGER: TriggerId = TriggerId([9; 16]);
 /// The trigger that fires when a memory has cooled a little.
 pub const COOLING: TriggerId = TriggerId([8; 16]);
+/// A trigger that fires for each memory, but only so often.
+pub const LIMITED: TriggerId = TriggerId([7; 16]);
+/// Its limit.
+pub const FIRES_MAX: u64 = 20;
 /// Heat that a memory has after some seconds.
 const COOLER: f64 = 0.999_99;
 /// Seconds between ticks.
@@ -185,7 +189,7 @@ pub fn last_command() -> Command {
 }
 
 /// Creates the registers, the memory that gets feedback, and the triggers.
-pub fn preparations() -> [Command; 4] {
+pub fn preparations() -> [Command; 5] {
     let memories = (0..REGISTERS).map(|number| new_memory(number, format!("register {number}")));
     let memories = memories.chain([new_memory(RATED, "rated".into())]);
     let interval = ("tick.interval".to_owned(), SettingValue::Number(TICK_SECONDS));
@@ -193,12 +197,18 @@ pub fn preparations() -> [Command; 4] {
     [
         create(memories.collect()),
         Command::of_tenant(TENANT, UpdateSettings(vec![interval])),
-        create_trigger(TRIGGER, TriggerEvent::Store, TriggerFilter::default()),
-        create_trigger(COOLING, TriggerEvent::Decay, cooler),
+        create_trigger(TRIGGER, TriggerEvent::Store, TriggerFilter::default(), None),
+        create_trigger(COOLING, TriggerEvent::Decay, cooler, None),
+        create_trigger(LIMITED, TriggerEvent::Store, TriggerFilter::default(), Some(FIRES_MAX)),
     ]
 }
 
-fn create_trigger(id: TriggerId, event: TriggerEvent, filter: TriggerFilter) -> Command {
+fn create_trigger(
+    id: TriggerId,
+    event: TriggerEvent,
+    filter: TriggerFilter,
+    max_fires: Option<u64>,
+) -> Command {
     let trigger = Trigger {
         number: 0,
         name: hex::encode(id.0),
@@ -207,7 +217,7 @@ fn create_trigger(id: TriggerId, event: TriggerEvent, filter: TriggerFilter) -> 
         action: TriggerAction::Notify(None),
         namespace: None,
         filter,
-        max_fires: None,
+        max_fires,
         cooldown_seconds: 0,
         enabled: true,
         owner: None,

@@ -36,6 +36,8 @@ const EXPIRE_INTERVAL: Duration = Duration::from_secs(20);
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Cluster time may be ahead of the median of the wall clocks by 500 ms.
 const CLOCK_AHEAD_MAX: u64 = 510_000;
+/// An error of wall clocks after which receipts may expire, which are kept for a day.
+const CLOCK_JUMP: u64 = 6 * 3_600_000_000;
 /// Interval at which a node is observed.
 const OBSERVE_INTERVAL: Duration = Duration::from_millis(25);
 /// Observations without a change, after which a state is compared with others.
@@ -261,11 +263,11 @@ async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
         if position.batch < last.batch {
             world.violate(format!("{:?} follows {:?}", position.batch, last.batch));
         }
-        check_clock(world, node, running.handle.voters(), position.clock);
         // A node that has begun a cluster of its own leads it, and belongs to none yet.
         let cluster = running.reader.cluster().ok().flatten().map(|cluster| cluster.id);
         if cluster.is_some() {
             world.with_node(node, |it| it.was_member = true);
+            check_clock(world, node, running.handle.voters(), position.clock);
         }
         if let Some(cluster) = cluster.filter(|_| status.role == NodeRole::Leader) {
             let led = (cluster, status.term);
@@ -294,13 +296,20 @@ async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
     }
 }
 
-/// Checks that cluster time is not ahead of real time, while most wall clocks are good.
+/// Checks that cluster time is not ahead of real time, while most wall clocks of members are good.
 fn check_clock(world: &World, node: NodeId, voters: usize, clock: Timestamp) {
     let real = EPOCH_MICROS + now().as_micros() as i64;
     let has_good_clocks = world.with(|state| {
-        let is_wrong = |it: &&Node| it.wall_clock_error.unsigned_abs() > CLOCK_AHEAD_MAX / 2;
-        let wrong = state.nodes.values().filter(is_wrong).count();
-        state.has_good_clocks &= 2 * wrong < voters;
+        let are_most_good = |most: u64| {
+            let is_wrong = |(id, it): &(&NodeId, &Node)| {
+                (it.was_member || state.founders.contains(id))
+                    && it.wall_clock_error.unsigned_abs() > most
+            };
+            2 * state.nodes.iter().filter(is_wrong).count() < voters
+        };
+        let (good, fair) = (are_most_good(CLOCK_AHEAD_MAX / 2), are_most_good(CLOCK_JUMP));
+        state.has_good_clocks &= good;
+        state.keeps_receipts &= fair;
         state.has_good_clocks
     });
     let ahead = clock.0 - real;

@@ -35,9 +35,21 @@ fn id_of(found: &Metadata) -> FileId {
     (found.ino(), found.created().ok())
 }
 
-/// From here on, random bytes follow from this seed.
+/// From here on, random bytes follow from this seed, as do the keys of hash tables.
 pub fn seed(seed: u64) {
     *RANDOM.lock().unwrap_or_else(PoisonError::into_inner) = Some(Rng::with_seed(seed));
+    // By itself, ahash makes them of the addresses of its variables, too.
+    assert!(ahash::random_state::set_random_source(Keys).is_ok(), "no hash table has a key yet");
+}
+
+struct Keys;
+
+impl ahash::random_state::RandomSource for Keys {
+    fn gen_hasher_seed(&self) -> usize {
+        let mut bytes = [0; size_of::<usize>()];
+        fill(&mut bytes);
+        usize::from_ne_bytes(bytes)
+    }
 }
 
 fn fill(bytes: &mut [u8]) {

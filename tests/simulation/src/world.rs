@@ -48,6 +48,8 @@ pub struct State {
     pub hashes: BTreeMap<u64, [u8; 32]>,
     /// Whether the wall clocks of a minority only were wrong so far.
     pub has_good_clocks: bool,
+    /// Whether those of a minority only were wrong by hours: cluster time has not jumped.
+    pub keeps_receipts: bool,
     /// The node that led a term of a cluster.
     pub leaders: BTreeMap<([u8; 16], u64), NodeId>,
 }
@@ -136,6 +138,7 @@ impl World {
             counts: BTreeMap::new(),
             hashes: BTreeMap::new(),
             has_good_clocks: true,
+            keeps_receipts: true,
             leaders: BTreeMap::new(),
         };
         let outside = Timeline::new(Duration::ZERO);
@@ -252,9 +255,9 @@ impl World {
         self.with(|state| state.trace.add(text));
     }
 
-    /// Whether cluster time has not jumped, as it may when most wall clocks do. Receipts are kept for a day of it.
+    /// Whether all receipts of the run are kept.
     pub fn keeps_receipts(&self) -> bool {
-        self.with(|state| state.has_good_clocks)
+        self.with(|state| state.keeps_receipts)
     }
 
     /// Records what must not have happened, once.

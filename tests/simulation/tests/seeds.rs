@@ -13,7 +13,7 @@ const SEEDS: u64 = 200;
 /// Failed runs after which no further ones start.
 const FAILURES_MAX: usize = 3;
 /// So often at least does each of these happen in a hundred runs: what never happens finds nothing.
-const LEAST: [(&str, u64); 8] = [
+const LEAST: [(&str, u64); 9] = [
     ("requests", 20_000),
     ("elections", 150),
     ("ends at a step", 30),
@@ -22,9 +22,10 @@ const LEAST: [(&str, u64); 8] = [
     ("repeated receipts", 2_000),
     ("memories cooled", 10_000),
     ("recoveries", 5),
+    ("states with receipts", 150),
 ];
-/// Undecided histories of a hundred runs.
-const UNDECIDED_MAX: u64 = 1;
+/// Seeds whose runs are repeated: two with a recovery, and one with the plan of a name.
+const TRACED: [u64; 4] = [1, 2, 3, 8];
 /// Longest time of a run, in seconds: 50 times the usual one.
 const RUN_MAX: &str = "120";
 
@@ -84,7 +85,6 @@ fn no_seed_violates_anything() {
     }
     assert!(failed.is_empty(), "{} of {count} seeds", failed.len());
     let happened = |what: &str| total.get(what).copied().unwrap_or(0);
-    assert!(happened("undecided histories") <= 1 + count * UNDECIDED_MAX / 100, "{total:?}");
     for (what, least) in LEAST {
         assert!(happened(what) >= count / 100 * least, "too few {what}: {total:?}");
     }
@@ -93,7 +93,7 @@ fn no_seed_violates_anything() {
 #[test]
 fn same_seed_has_same_trace() {
     let folder = tempfile::tempdir().unwrap();
-    for seed in 1..=6_u64 {
+    for seed in TRACED {
         let trace = |name: &str| {
             let path = folder.path().join(name);
             let output = run(&["--seed", &seed.to_string(), "--trace", path.to_str().unwrap()]);
