@@ -1,12 +1,13 @@
-//! Memories that are closed to a caller change no response to it: every read returns the same beside
-//! them as without them.
+//! Memories that are closed to a caller change no response to it: every read returns the same beside them as
+//! without them. Those in quarantine are not found.
 
 use storage::model::access::{Access, Policy, Rule, Rules};
+use storage::model::guard::{Detection, GuardAction, GuardMark};
 use storage::model::tenant::Role;
 
 use crate::common::*;
 
-/// Of each kind, in the open namespace and in the closed one.
+/// Of each kind, open and not.
 const MEMORIES: u16 = 60;
 const OPEN: &str = "default";
 const CLOSED: &str = "closed";
@@ -25,8 +26,36 @@ fn open(number: u16) -> MemoryId {
     memory_id(1_000 + number % MEMORIES)
 }
 
+/// Of equal memories, those with the highest id are first: that is one in quarantine.
+fn quarantined(number: u16) -> MemoryId {
+    memory_id(3_000 + number)
+}
+
+/// What is beside the open memories.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    Closed,
+    Quarantined,
+}
+
+impl Beside {
+    /// As the open memory with this number, with the same words.
+    fn memory(self, number: u16) -> NewMemory {
+        let guard = GuardMark::default().with(Detection::Email, GuardAction::Quarantine);
+        match self {
+            Self::Quarantined => {
+                NewMemory { id: quarantined(number), guard, ..memory(number, OPEN) }
+            }
+            Self::Nothing | Self::Closed => {
+                NewMemory { id: memory_id(number), ..memory(number, CLOSED) }
+            }
+        }
+    }
+}
+
 fn memory(number: u16, namespace: &str) -> NewMemory {
-    let id = if namespace == OPEN { open(number) } else { memory_id(number) };
+    let id = open(number);
     let label = format!("report {} of river {} and harbour {number}", number % 7, number % 3);
     NewMemory {
         namespace: namespace.into(),
@@ -46,18 +75,18 @@ fn near(source: MemoryId, target: MemoryId) -> Command {
     command(CreateEdge(EdgeRef { source, target, relation: "near".into() }))
 }
 
-/// Open memories with edges; and, if `with_closed`, as many closed ones with the same words, the same
-/// key point, and more edges to each open one than a search follows.
-fn engine(options: Options, with_closed: bool) -> Engine {
+/// Open memories with edges; and beside them as many others with the same words, the same key point, and more
+/// edges to each open one than a search follows.
+fn engine(options: Options, beside: Beside) -> Engine {
     let mut engine = Engine::bootstrapped(DIMENSION, options);
     engine.fill(1, (0..MEMORIES).map(|number| memory(number, OPEN)));
     let other = |number: u16| new_memory(unlike(number), &format!("{number} apples"));
     engine.fill(1, (0..MEMORIES).map(other));
-    if with_closed {
-        engine.fill(1, (0..MEMORIES).map(|number| memory(number, CLOSED)));
+    if beside != Beside::Nothing {
+        engine.fill(1, (0..MEMORIES).map(|number| beside.memory(number)));
     }
     for number in 0..MEMORIES {
-        if with_closed {
+        if beside == Beside::Closed {
             let to_closed = |of| near(open(number), memory_id((number + of) % MEMORIES));
             engine.run(2, &(0..20).map(to_closed).collect::<Vec<_>>());
         }
@@ -121,8 +150,8 @@ fn reads(engine: &Engine) -> Vec<(&'static str, String)> {
 
 #[test]
 fn closed_memories_change_no_read() {
-    let of_default = |with_closed| engine(Options::default(), with_closed);
-    let (alone, beside) = (of_default(false), of_default(true));
+    let of_default = |beside| engine(Options::default(), beside);
+    let (alone, beside) = (of_default(Beside::Nothing), of_default(Beside::Closed));
     assert!(beside.reader.counts(TENANT).memories > alone.reader.counts(TENANT).memories);
     assert!(alone.reader.cold_memories(TENANT) > 10, "some are in the cold tier");
     for (without, with) in reads(&alone).into_iter().zip(reads(&beside)) {
@@ -130,11 +159,38 @@ fn closed_memories_change_no_read() {
     }
 }
 
+/// Their words count where the frequency of a word does, but they are not found, and displace nothing that is.
+#[test]
+fn memories_in_quarantine_take_no_places() {
+    let engine = engine(Options::default(), Beside::Quarantined);
+    let is_open = |id: MemoryId| (0..MEMORIES).all(|number| id != quarantined(number));
+    let reader = &engine.reader;
+    for tier in [TierFilter::Cold, TierFilter::All] {
+        let filter = Filter { tier, ..Filter::default() };
+        for query in ["report of harbour 3", "river", "water"] {
+            let (query, vector) = (query.to_owned(), vector(query).components().ok());
+            let request = SearchRequest {
+                query,
+                vector,
+                filter: filter.clone(),
+                limit: 20,
+                ..SearchRequest::default()
+            };
+            let hits = reader.search(TENANT, &request).unwrap().hits;
+            assert_eq!(hits.iter().filter(|hit| is_open(hit.record.id)).count(), 20);
+        }
+        let list = ListRequest { filter: filter.clone(), limit: 50, ..ListRequest::default() };
+        let page = reader.list(TENANT, &list).unwrap();
+        assert_eq!(page.memories.iter().filter(|it| is_open(it.id)).count(), 50);
+        assert!(reader.ids(TENANT, &filter).into_iter().all(is_open));
+    }
+}
+
 /// The graph holds the memories of all namespaces, so what it misses would depend on closed ones.
 #[test]
 fn restricted_searches_are_exact() {
-    let with_graph = || Options { exact_max: 20, ..Options::default() };
-    let (alone, beside) = (engine(with_graph(), false), engine(with_graph(), true));
+    let with_graph = |beside| engine(Options { exact_max: 20, ..Options::default() }, beside);
+    let (alone, beside) = (with_graph(Beside::Nothing), with_graph(Beside::Closed));
     let query = vector("report of harbour 3");
     for engine in [&alone, &beside] {
         engine.wait_for_graph(&query);

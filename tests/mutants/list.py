@@ -319,8 +319,7 @@ MUTANTS = [
         "storage/src/search/filter.rs",
         "            self.quarantine.quarantined(),\n        );",
         "            None,\n        );",
-        "storage:",
-        "it:guard::",
+        "storage:closed",
     ),
     mutant(
         "a bound forgets the boosts",
