@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn delay_is_bounded_by_messages_of_the_other_direction() {
+    fn delay_is_bounded_by_messages_the_other_way() {
         // The machine of the follower has been up for 1,000 seconds longer.
         let (leader, follower) = (Contact::new(1), Contact::new(2));
         let at = |micros| Duration::from_micros(micros);
