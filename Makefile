@@ -21,6 +21,7 @@ LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver
 unexport RUSTC_WORKSPACE_WRAPPER
 BUILD := deploy/setup/packages.sh && python3 deploy/setup/build.py
 BIN := $(CACHE)/bin/hearth
+FUZZ := "$(CACHE)/fuzz/bin/cargo-fuzz" fuzz run --fuzz-dir tests/fuzz --sanitizer none target
 DENY := "$(CACHE)/deny/bin/cargo-deny" --log-level error
 
 .PHONY: demo test sim mutants test-ui test-deploy dashboard lint audit build release image bin install conformance adapters bench bench-large model eval eval-peers soak setup env
@@ -225,8 +226,10 @@ soak: setup
 	    --features failpoints --test it attacker_with -- --nocapture --test-threads 1
 	@HEARTH_TENANTS=9999 cargo test --quiet --release -p tests \
 	    --features failpoints --test it idle_tenants -- --nocapture
-	@HEARTH_SECONDS=600 HEARTH_SEED=7 cargo test --quiet --release -p tests \
-	    --features failpoints --test it fuzz:: -- --nocapture
+	@cargo install --quiet --locked --root "$(CACHE)/fuzz" cargo-fuzz@0.13.2
+	@cp Cargo.lock tests/fuzz/ && rm -rf tests/fuzz/corpus
+	@targets=$$($(FUZZ)) && [ -n "$$targets" ] && for target in $$targets; do \
+	    HEARTH_TARGET=$$target $(FUZZ) tests/fuzz/corpus/$$target -- -max_total_time=600 -rss_limit_mb=1024 || exit 1; done
 
 # Another embedding model in the cache; docs/models.md says for whom. MODEL=english is the one of `make setup`.
 MODEL ?= multilingual

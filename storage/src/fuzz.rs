@@ -32,7 +32,7 @@ use crate::records::ROUND_TRIPS;
 /// A function of arbitrary bytes that panics if a property does not hold.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name in reports, and of its file in `tests/fuzz/fuzz_targets`.
+    /// Its name in reports, and for HEARTH_TARGET.
     pub name: &'static str,
     /// Runs it on one input.
     pub run: fn(&[u8]),

@@ -1,4 +1,0 @@
-//! Runs `cursors` of `api/src/fuzz.rs` under libFuzzer.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| api::fuzz::cursors(bytes));

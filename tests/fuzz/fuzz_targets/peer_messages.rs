@@ -1,4 +1,0 @@
-//! Runs `peer_messages` of `raft/src/fuzz.rs` under libFuzzer.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| raft::fuzz::peer_messages(bytes));

@@ -1,4 +1,0 @@
-//! Runs `times` of `storage/src/fuzz.rs` under libFuzzer.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| storage::fuzz::times(bytes));
