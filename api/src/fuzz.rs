@@ -1,11 +1,12 @@
-//! Fuzz targets of request bodies, queries, cursors, filters and messages of MCP, behind the feature
-//! `fuzzing`.
+//! Fuzz targets of request bodies, queries, headers, cursors, filters and messages of MCP, behind the
+//! feature `fuzzing`.
 
 use std::fmt::Display;
 use std::hint::black_box;
 use std::str::FromStr;
 
 use axum::body::Bytes;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::tz::{Offset, TimeZone};
 use serde_json::Value;
 use storage::fuzz::Target;
@@ -20,6 +21,7 @@ use storage::{BULK_MAX, CREATE_MAX};
 use crate::mcp::messages::Message;
 use crate::requests::conditions::{FilterJson, condition};
 use crate::requests::context::ContextRequest;
+use crate::requests::headers;
 use crate::requests::import::{ExportQuery, ImportQuery};
 use crate::requests::lists::{ListQuery, MemoryQuery};
 use crate::requests::memories::{
@@ -48,11 +50,13 @@ use crate::routes::search::{HotContext, HotQuery, Search};
 use crate::routes::settings::Settings;
 use crate::routes::tenants::{Confirmation, TenantChanges, TenantRequest, TierLimits};
 use crate::routes::{operator_openapi, public_openapi};
+use crate::spans::Spans;
 
 /// All targets of this crate.
 pub const TARGETS: &[Target] = &[
     Target { name: "request_bodies", run: request_bodies, seeds: body_seeds },
     Target { name: "request_queries", run: request_queries, seeds: query_seeds },
+    Target { name: "request_headers", run: request_headers, seeds: header_seeds },
     Target { name: "cursors", run: cursors, seeds: cursor_seeds },
     Target { name: "filters", run: filters, seeds: filter_seeds },
     Target { name: "mcp_messages", run: mcp_messages, seeds: mcp_seeds },
@@ -175,6 +179,33 @@ fn query_seeds() -> Vec<Vec<u8>> {
         "limit=18446744073709551615&offset=1e300&namespace=%2A",
         "before=300.2&kind=firing&limit=5&cursor=1.0",
         "limit=3&depth=2&namespace=n",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .into()
+}
+
+/// The headers of a request: a line for each, with a name that hyper has parsed.
+pub fn request_headers(bytes: &[u8]) {
+    let mut headers = HeaderMap::new();
+    for line in bytes.split(|byte| *byte == b'\n').take(64) {
+        let Some(at) = line.iter().position(|byte| *byte == b':') else { continue };
+        let (name, value) =
+            (HeaderName::from_bytes(&line[..at]), HeaderValue::from_bytes(&line[at + 1..]));
+        if let (Ok(name), Ok(value)) = (name, value) {
+            headers.append(name, value);
+        }
+    }
+    headers::fuzz(&headers);
+    drop(Spans::new(1, Some(1)).start("r", &headers, "GET", "/api/v1/status"));
+}
+
+fn header_seeds() -> Vec<Vec<u8>> {
+    [
+        "X-Hearth-Consistency:linearizable\nX-Hearth-Min-Index:300\nX-Hearth-Max-Staleness-Ms:50",
+        "X-Namespace:team/a\nX-Timezone:Europe/Berlin\nLast-Event-ID:300.2\nX-Hearth-Tool:store",
+        "Idempotency-Key: k \nUser-Agent:agent/1.0 (x)\nIf-None-Match:*",
+        "If-Match:\"300.2\", W/\"1.0\", *\nIf-Match:\"x\"",
+        "traceparent:00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\ntracestate:a=b",
     ]
     .map(|text| text.as_bytes().to_vec())
     .into()

@@ -156,6 +156,15 @@ fn facts_of(completion: Completion) -> Result<Vec<ExtractedFact>, String> {
     Ok(facts.map(fact).collect())
 }
 
+/// The fuzz target of responses, and of the texts in them.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    drop(serde_json::from_slice(bytes).map(facts_of));
+    let content = String::from_utf8_lossy(bytes).into_owned();
+    let facts = facts_of(Completion { choices: vec![Choice { message: Message { content } }] });
+    assert!(facts.into_iter().flatten().all(|fact| !fact.text.trim().is_empty()));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,19 +1,65 @@
-//! Fuzz targets of webhook addresses, manifests of backups, and exports of other products, behind the
-//! feature `fuzzing`.
+//! Fuzz targets of connections, responses of endpoints, webhook addresses, manifests of backups, and exports
+//! of other products, behind the feature `fuzzing`.
 
 use std::net::IpAddr;
 
+use futures::FutureExt;
 use storage::fuzz::Target;
 
 use crate::backup::Manifest;
+use crate::frames::{FrameCounter, Frames};
+use crate::proxy_protocol;
 use crate::webhooks::address::Policy;
 
 /// All targets of this crate.
 pub const TARGETS: &[Target] = &[
+    Target { name: "connection_starts", run: connection_starts, seeds: connection_seeds },
+    Target { name: "endpoint_responses", run: endpoint_responses, seeds: response_seeds },
     Target { name: "webhook_addresses", run: webhook_addresses, seeds: url_seeds },
     Target { name: "manifests", run: manifests, seeds: manifest_seeds },
     Target { name: "imports", run: imports, seeds: import_seeds },
 ];
+
+/// What a balancer and a client of HTTP/2 send first. Frames are the same, however they arrive.
+pub fn connection_starts(bytes: &[u8]) {
+    let mut rest = bytes;
+    let read = proxy_protocol::read(&mut rest).now_or_never().expect("all bytes are there");
+    assert!(read.is_err() || bytes.starts_with(b"\r\n\r\n\0\r\nQUIT\n"));
+    assert!(bytes.len() - rest.len() <= proxy_protocol::HEADER_BYTES_MAX);
+    let (mut counter, mut frames) = (FrameCounter::new(), Frames::default());
+    for byte in bytes {
+        let Frames { all, without_request } = counter.count(&[*byte]);
+        frames.all += all;
+        frames.without_request += without_request;
+    }
+    assert_eq!(FrameCounter::new().count(bytes), frames);
+    assert!(frames.all as usize <= bytes.len() / 9);
+}
+
+fn connection_seeds() -> Vec<Vec<u8>> {
+    let balancer =
+        b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c\xcb\0\x71\x09\xc6\x33\x64\x01\x0f\xa0\x01\xbb";
+    let client =
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x02\x01\x04\0\0\0\x01..";
+    vec![balancer.to_vec(), client.to_vec()]
+}
+
+/// The response of an embedding endpoint, a reranker or an extractor, or the text in that of an extractor.
+pub fn endpoint_responses(bytes: &[u8]) {
+    crate::embed::fuzz(bytes);
+    crate::extractor::fuzz(bytes);
+}
+
+fn response_seeds() -> Vec<Vec<u8>> {
+    [
+        r#"{"data": [{"embedding": [0.5, -1e38, 3]}], "model": "m"}"#,
+        r#"{"results": [{"index": 1, "relevance_score": 0.5}, {"index": 0, "relevance_score": 1e300}]}"#,
+        r#"{"choices": [{"message": {"content": "{\"facts\": []}"}}]}"#,
+        "```json\n{\"facts\": [{\"text\": \"likes tea\", \"memory_type\": \"fact\", \"replaces\": \"2\"}]}\n```",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .into()
+}
 
 /// A URL. If it is accepted, it is HTTPS without credentials, and its host is neither this machine
 /// nor an address of a private network.

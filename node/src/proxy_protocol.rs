@@ -14,7 +14,7 @@ use tokio::time::timeout;
 /// Bytes of a header before its addresses. They say how long the rest is.
 const START_BYTES: usize = 16;
 /// Most bytes of a header, with what a balancer adds to the addresses.
-const HEADER_BYTES_MAX: usize = 4 << 10;
+pub(crate) const HEADER_BYTES_MAX: usize = 4 << 10;
 /// Time limit of a header.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -44,7 +44,7 @@ impl Proxies {
 }
 
 /// The address in a header; `None` if the balancer speaks for itself.
-async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<SocketAddr>> {
+pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<SocketAddr>> {
     let mut header = vec![0; START_BYTES];
     stream.read_exact(&mut header).await?;
     let length = usize::from(u16::from_be_bytes([header[14], header[15]]));

@@ -1,8 +1,8 @@
-//! Fuzz targets of messages between nodes and of log records, behind the feature `fuzzing`.
+//! Fuzz targets of connections and messages between nodes, and of log records, behind the feature `fuzzing`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use openraft::Membership;
 use openraft::entry::RaftEntry;
 use storage::codec::encode;
@@ -10,12 +10,14 @@ use storage::fuzz::{Target, commands, round_trip};
 use storage::model::cluster::GROUP;
 use storage::model::id::Timestamp;
 use storage::{Accepted, Reply};
+use tokio_util::codec::{Decoder, Encoder};
 
 use crate::contact::Condition;
 use crate::error::Outcome;
 use crate::log::record::{
     EntryRecord, HighWaterMark, LogIdRecord, StoredMembershipRecord, VoteRecord,
 };
+use crate::network::frame::{MESSAGE, Returned, codec, frame, parse};
 use crate::network::message::{
     AppendRpc, PeerIdentity, Request, Response, Rpc, RpcResponse, SnapshotRpc,
 };
@@ -25,6 +27,7 @@ use crate::types::{Entry, LogId, Payload, StoredMembership};
 
 /// All targets of this crate.
 pub const TARGETS: &[Target] = &[
+    Target { name: "peer_frames", run: peer_frames, seeds: frame_seeds },
     Target { name: "peer_messages", run: peer_messages, seeds: message_seeds },
     Target { name: "log_records", run: log_records, seeds: log_seeds },
     Target { name: "segments", run: segments, seeds: segment_seeds },
@@ -32,6 +35,27 @@ pub const TARGETS: &[Target] = &[
 
 const ID: LogIdRecord = LogIdRecord { term: 2, index: 300 };
 const VOTE: VoteRecord = VoteRecord { term: 2, voted_for: 1, committed: true };
+
+/// What arrives on a connection. A frame that is read is written as it was.
+pub fn peer_frames(bytes: &[u8]) {
+    let (mut codec, mut stream) = (codec(), BytesMut::from(bytes));
+    while let Ok(Some(found)) = codec.decode(&mut stream) {
+        let Ok((number, kind, message)) = parse(found.clone()) else { continue };
+        assert_eq!(frame(number, kind, &message), found);
+    }
+}
+
+fn frame_seeds() -> Vec<Vec<u8>> {
+    let mut stream = BytesMut::new();
+    let returned = [Returned::Message(vec![7; 300]), Returned::NotRead("x".into())];
+    let mut add = |frame| codec().encode(frame, &mut stream).expect("a short frame");
+    add(frame(u64::MAX, MESSAGE, b"request"));
+    for (number, returned) in (1..).zip(&returned) {
+        let (kind, message) = returned.parts();
+        add(frame(number, kind, message));
+    }
+    vec![stream.to_vec()]
+}
 
 /// A request, a response, or the announcement of a snapshot. Entries that openraft accepts are
 /// the entries of the message.

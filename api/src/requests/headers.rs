@@ -114,8 +114,8 @@ impl RequestOrigin {
 impl FromRequestParts<App> for RequestOrigin {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> ApiResult<Self> {
-        let OriginHeaders { tool } = parse(&parts.headers, &["X-Hearth-Tool"])?;
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
+        let OriginHeaders { tool } = OriginHeaders::from_request_parts(parts, app).await?;
         Ok(Self { tool, client: client_name(&parts.headers) })
     }
 }
@@ -186,6 +186,17 @@ macro_rules! headers {
                 parse(&parts.headers, &[$($name),+])
             }
         })+
+
+        /// The fuzz target of headers.
+        #[cfg(feature = "fuzzing")]
+        pub(crate) fn fuzz(headers: &HeaderMap) {
+            $(drop(parse::<$type>(headers, &[$($name),+]));)+
+            drop(idempotency_key(headers));
+            if let Some(Precondition::HasOne(tags)) = precondition(headers) {
+                assert!(tags.len() <= ETAGS_MAX);
+            }
+            assert!(client_name(headers).is_none_or(|name| name.len() <= ORIGIN_BYTES_MAX));
+        }
     };
 }
 
@@ -193,6 +204,7 @@ headers! {
     ReadHeaders: "X-Hearth-Consistency", "X-Hearth-Min-Index", "X-Hearth-Max-Staleness-Ms";
     NamespaceHeader: "X-Namespace";
     ZoneHeader: "X-Timezone";
+    OriginHeaders: "X-Hearth-Tool";
     ResumeHeader: "Last-Event-ID";
 }
 

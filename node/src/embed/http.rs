@@ -4,6 +4,8 @@ use std::io;
 
 use serde::Deserialize;
 use serde_json::json;
+#[cfg(feature = "fuzzing")]
+use storage::model::vector::{mean_direction, normalised};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::embed::pool::{EmbeddedPart, Worker, WorkerError, next_part};
@@ -80,4 +82,16 @@ impl Worker for Http {
 fn runtime() -> Result<Runtime, WorkerError> {
     let built = Builder::new_multi_thread().worker_threads(1).enable_all().build();
     built.map_err(|error: io::Error| WorkerError::Fails(error.to_string()))
+}
+
+/// The fuzz target of responses. A vector that has a direction has it beside another one too.
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz(bytes: &[u8]) {
+    let Ok(Response { data: [Item { embedding }] }) = serde_json::from_slice(bytes) else { return };
+    if let Ok(unit) = normalised(&embedding) {
+        assert!(
+            mean_direction(vec![embedding, unit])
+                .is_ok_and(|mean| mean.iter().all(|it| it.is_finite()))
+        );
+    }
 }

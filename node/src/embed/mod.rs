@@ -20,3 +20,10 @@ pub(crate) use open::model_in;
 pub(crate) use pool::Counters;
 pub use pool::{EmbeddedPart, Pool, Worker, WorkerError};
 pub(crate) use reranker::HttpReranker;
+
+/// The fuzz target of responses of embedding endpoints and rerankers.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    http::fuzz(bytes);
+    reranker::fuzz(bytes);
+}

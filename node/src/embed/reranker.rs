@@ -102,3 +102,10 @@ fn relevances(response: Result<Response, EndpointError>, count: usize) -> Result
     let relevances: Option<_> = relevances.into_iter().collect();
     relevances.ok_or_else(|| "the response has no relevance of some texts".into())
 }
+
+/// The fuzz target of responses.
+#[cfg(feature = "fuzzing")]
+pub(super) fn fuzz(bytes: &[u8]) {
+    let Ok(response) = serde_json::from_slice(bytes) else { return };
+    drop(relevances(Ok(response), 2));
+}
