@@ -1,14 +1,14 @@
 //! Clients that write and read registers at all levels of consistency while others do harm, and a check of
 //! what they saw. A register is a memory whose label is a number.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
-use simulation::history::{Event, Linearizability, Register, RegisterOperation, check};
+use simulation::history::{Event, Linearizability, Register, RegisterOperation, Writes, check};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -36,6 +36,7 @@ struct Shared {
     /// Paths of the memories.
     paths: Vec<String>,
     started: Instant,
+    writes: [Mutex<Writes>; REGISTERS],
     /// The last number that was written.
     last: AtomicU64,
     stop: AtomicBool,
@@ -50,8 +51,8 @@ impl Registers {
             paths.push(format!("/agent/nodes/{id}"));
         }
         let (cluster, started) = (Arc::clone(cluster), Instant::now());
-        let (last, stop) = Default::default();
-        let shared = Arc::new(Shared { cluster, paths, started, last, stop });
+        let (writes, last, stop) = Default::default();
+        let shared = Arc::new(Shared { cluster, paths, started, writes, last, stop });
         let client = |number| tokio::spawn(Client::new(&shared, number).run());
         let clients = (1..=CLIENTS).map(client).collect();
         Self { shared, clients }
@@ -131,7 +132,9 @@ impl Client {
         let returned = match timeout(PATIENCE, request.try_send()).await {
             Ok(Ok(response)) => match response.status {
                 StatusCode::OK => {
-                    self.written[register] = Some((response.number("x-hearth-index"), called));
+                    let index = response.number("x-hearth-index");
+                    self.shared.writes[register].lock().unwrap().add(index, value);
+                    self.written[register] = Some((index, called));
                     Some(self.now())
                 }
                 // Nothing happened.
@@ -179,7 +182,12 @@ impl Client {
         };
         let label = response.body["label"].as_str().and_then(|label| label.parse().ok());
         let value: u64 = label.expect("a number");
-        let operation = RegisterOperation::Read((value > 0).then_some(value));
+        let value = (value > 0).then_some(value);
+        if let (2, Some((index, _))) = (level, written) {
+            let is_older = self.shared.writes[register].lock().unwrap().is_older(index, value);
+            assert!(!is_older, "a read at {index} finds {value:?}");
+        }
+        let operation = RegisterOperation::Read(value);
         let returned = Some(self.now());
         self.histories[register].push(Event { called: since, returned, operation });
     }

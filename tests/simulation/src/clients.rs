@@ -142,7 +142,7 @@ impl Client {
         match outcome {
             Outcome::Done { index, .. } => {
                 let mut record = self.promises.record();
-                record.writes.entry(register).or_default().push((index, value));
+                record.writes.entry(register).or_default().add(index, value);
                 record.registers.entry(register).or_default()[at] = Some(event(Some(now_nanos())));
             }
             Outcome::Unknown => self.world.trace("unknown:"),
@@ -197,7 +197,11 @@ impl Client {
         let read = self.read(move |reader| reader.get(TENANT, memory_id(register))).await;
         let Some(Read { node, since: called, index, found }) = read else { return };
         let value = found.and_then(|found| value_of(&found.memory.label));
-        if index.is_some_and(|index| self.promises.record().is_older(register, index, value)) {
+        let is_older = |index| {
+            let record = self.promises.record();
+            record.writes.get(&register).is_some_and(|writes| writes.is_older(index, value))
+        };
+        if index.is_some_and(is_older) {
             self.world.violate(format!("a read at {index:?} finds {value:?} in {register}"));
         }
         let (returned, operation) = (Some(now_nanos()), RegisterOperation::Read(value));

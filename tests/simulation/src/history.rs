@@ -211,6 +211,30 @@ impl Model for Register {
     }
 }
 
+/// The acknowledged writes of a register: the index at which each was done, and its value. Times alone do not say that
+/// a read at an index returns what was written up to it.
+#[derive(Debug, Default)]
+pub struct Writes(Vec<(u64, u64)>);
+
+impl Writes {
+    /// Adds one.
+    pub fn add(&mut self, index: u64, value: u64) {
+        self.0.push((index, value));
+    }
+
+    /// Whether the register had another value than this one at an index and after it.
+    pub fn is_older(&self, index: u64, value: Option<u64>) -> bool {
+        let before = self.0.iter().map(|(at, _)| *at).filter(|at| *at <= index).max();
+        let read = self.0.iter().find(|(_, written)| Some(*written) == value);
+        match (before, value) {
+            // A value of a write without a response may be newer.
+            (Some(before), Some(_)) => read.is_some_and(|(at, _)| *at < before),
+            (Some(_), None) => true,
+            (None, _) => false,
+        }
+    }
+}
+
 /// A counter, from 0.
 pub struct Counter;
 

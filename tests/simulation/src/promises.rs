@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use parking_lot::{Mutex, MutexGuard};
 use simulation::history::{
     Counter, CounterOperation, Event, Linearizability, Register, RegisterOperation, Set,
-    SetOperation, check,
+    SetOperation, Writes, check,
 };
 
 use storage::model::id::TriggerId;
@@ -39,8 +39,8 @@ pub struct Record {
     pub ratings: Vec<Event<CounterOperation>>,
     /// Reads of the memories with a word.
     pub sets: BTreeMap<u64, Vec<Event<SetOperation>>>,
-    /// The index and the value of each acknowledged write of a register.
-    pub writes: BTreeMap<u64, Vec<(u64, u64)>>,
+    /// The acknowledged writes of each register.
+    pub writes: BTreeMap<u64, Writes>,
     /// The index at which a memory was created once.
     pub creates: BTreeMap<u64, u64>,
     /// Memories that were created once, with their twins.
@@ -116,19 +116,6 @@ struct Created {
 }
 
 impl Record {
-    /// Whether a register had another value than this one at an index and after it.
-    pub fn is_older(&self, register: u64, index: u64, value: Option<u64>) -> bool {
-        let writes = self.writes.get(&register).map_or(&[][..], Vec::as_slice);
-        let before = writes.iter().map(|(at, _)| *at).filter(|at| *at <= index).max();
-        let read = writes.iter().find(|(_, written)| Some(*written) == value);
-        match (before, value) {
-            // A value of a write without a response may be newer.
-            (Some(before), Some(_)) => read.is_some_and(|(at, _)| *at < before),
-            (Some(_), None) => true,
-            (None, _) => false,
-        }
-    }
-
     /// A memory of a group that was there at an index, that no client has deleted, and that is not among `found`.
     pub fn missing(&self, group: u64, index: u64, found: &BTreeSet<u64>) -> Option<u64> {
         let is_kept = |number: &u64| {
