@@ -16,9 +16,12 @@ async fn node_shows_its_own_view_and_logs_little() {
     assert!(before.contains(&leads), "{before}");
     leader.kill();
     other.kill();
+    let status = ["cluster", "--ops", left.ops(), "status"];
+    // It may have become the leader meanwhile. Then it leads until its lease ends.
+    let leads = async || cluster.run(&status).await.0;
+    eventually("the node has no leader", leads, |leads| !leads).await;
     // Each takes some seconds: it waits for a leader.
     for _ in 0..3 {
-        let status = ["cluster", "--ops", left.ops(), "status"];
         let (succeeded, text) = cluster.run(&status).await;
         assert!(!succeeded && text.contains("has no leader"), "{text}");
         assert!(text.contains(&format!("Node {} knows no leader", left.id())), "{text}");
