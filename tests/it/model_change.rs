@@ -154,7 +154,6 @@ async fn busy_writers_do_not_prevent_the_switch() {
     has_switched(&cluster, 64).await;
     writers.acknowledge(50).await;
     let mut acknowledged = writers.stop().await;
-    assert!(acknowledged.len() > 1_000, "{} were stored", acknowledged.len());
     acknowledged.extend(labels.into_iter().zip(ids));
     assert_stored_once(&cluster, &acknowledged, 16).await;
 }
