@@ -73,7 +73,8 @@ def run(folder, target, test):
     failed = re.findall(r"^    (\w+(?:::\w+)+)$", output, re.MULTILINE)
     lines = [line for line in output.splitlines() if line.startswith("seed ") and "requests" not in line]
     reason = lines[0][:160] if lines else ", ".join(sorted(set(failed)))[:160]
-    return reason or "failed", took
+    panic = re.search(r"panicked at (.*)", output)
+    return reason or (panic and panic[1]) or "failed", took
 
 
 def main():
