@@ -1,5 +1,5 @@
 //! Faults of one kind in random order, under load: crashes, pauses, cuts of the network and harm to disks,
-//! each in its file. No acknowledged write is lost or done twice, the histories of registers are linearizable
+//! each in its file. No acknowledged write is lost or done twice, the histories of objects are linearizable
 //! during each fault, and all states are equal. The log is shipped meanwhile. At the end, each restored state is
 //! what was acknowledged up to its entry. HEARTH_SECONDS and HEARTH_SEED lengthen and vary the runs.
 #![cfg(feature = "failpoints")]
@@ -65,13 +65,13 @@ impl Run {
             let chosen = if count < faults.len() { count } else { (random >> 40) as usize };
             let fault = faults[chosen % faults.len()];
             println!("{:6.1} s: {fault:?} of node {}", started.elapsed().as_secs_f64(), node.id());
-            let registers = Registers::start(&self.cluster).await;
+            let objects = Objects::start(&self.cluster).await;
             inject(self, fault, node).await;
             self.writers.acknowledge(WRITES).await;
-            operations += registers.checked().await;
+            operations += objects.checked().await;
             count += 1;
         }
-        println!("{count} faults, {operations} operations on registers");
+        println!("{count} faults, {operations} operations on objects");
     }
 
     fn cut_file(&self, node: &Node) -> PathBuf {
