@@ -1,6 +1,8 @@
 //! The interface as OpenAPI 3.1: what all operations have in common. The rest is documented
 //! beside each handler.
 
+use std::collections::HashSet;
+
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
@@ -179,8 +181,11 @@ fn complete(mut document: Document, aliases: &[(&str, &str)], is_public: bool) -
     simplify(&mut document, &schemas);
     add_headers(&mut document, is_public);
     let text = document.to_string();
+    let references =
+        text.split("\"#/components/").skip(1).filter_map(|rest| rest.split('"').next());
+    let references: HashSet<&str> = references.collect();
     for (kind, parts) in fields(&mut document["components"]).filter(|(kind, _)| *kind != SECURITY) {
-        let is_used = |name: &str| text.contains(&format!("#/components/{kind}/{name}\""));
+        let is_used = |name: &str| references.contains(&*format!("{kind}/{name}"));
         if let Some(parts) = parts.as_object_mut() {
             parts.retain(|name, _| is_used(name) && !is_inline(name));
         }
