@@ -134,7 +134,7 @@ async fn responses_match_the_document_for_any_request() {
         .args(["run", DOCUMENT, "--url", cluster.url(), "--tls-verify"])
         .arg(cluster.folder().join("ca.pem"))
         .args(["--header", &format!("Authorization: Bearer {}", cluster.key)])
-        .args(["--max-examples", &setting("HEARTH_EXAMPLES", 5).to_string()])
+        .args(["--max-examples", &setting("HEARTH_EXAMPLES", 3).to_string()])
         .args(["--phases", &phases])
         .args(["--seed", "7", "--no-color"])
         .current_dir(cluster.folder())
