@@ -35,12 +35,16 @@ impl Folder {
         fs::create_dir_all(&self.root).map_err(Error::file("create", &self.root))?;
         let pointer = self.root.join(CURRENT);
         if !pointer.exists() {
-            if let Some(folder) = self.numbered()?.first() {
-                let detail = format!("is missing, but {} exists", folder.display());
-                return Err(Error::Corrupt { what: "state/CURRENT", detail });
-            }
             let first = self.root.join("000001");
-            fs::create_dir(&first).map_err(Error::file("create", &first))?;
+            match self.numbered()?.as_slice() {
+                [] => fs::create_dir(&first).map_err(Error::file("create", &first))?,
+                // A start that ended here. RocksDB opens the folder once `CURRENT` is durable.
+                [folder] if *folder == first && is_empty(&first)? => {}
+                [folder, ..] => {
+                    let detail = format!("is missing, but {} exists", folder.display());
+                    return Err(Error::Corrupt { what: "state/CURRENT", detail });
+                }
+            }
             file::replace(&pointer, b"000001\n")?;
         }
         self.named()
@@ -105,6 +109,11 @@ impl Folder {
     }
 }
 
+fn is_empty(folder: &Path) -> Result<bool> {
+    let mut entries = fs::read_dir(folder).map_err(Error::file("list", folder))?;
+    Ok(entries.next().is_none())
+}
+
 fn number(folder: &Path) -> Option<u32> {
     folder.file_name()?.to_str()?.parse().ok()
 }
@@ -150,6 +159,17 @@ impl Received {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn start_that_ended_before_its_state_is_repeated() {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, first) = (Folder::new(root.path()), root.path().join("000001"));
+        fs::create_dir(&first).unwrap();
+        assert_eq!(folder.current().unwrap(), first);
+        fs::write(first.join("MANIFEST-000001"), "of a state").unwrap();
+        fs::remove_file(root.path().join(CURRENT)).unwrap();
+        assert!(matches!(folder.current(), Err(Error::Corrupt { .. })));
+    }
 
     #[test]
     fn lost_current_file_is_corruption_and_removes_nothing() {
