@@ -20,7 +20,7 @@ const LASTING: Duration = Duration::from_secs(60);
 pub type MakePlan = fn(&mut Rng) -> Plan;
 
 /// The plans, by their names.
-pub const NAMED: [(&str, MakePlan); 14] = [
+pub const NAMED: [(&str, MakePlan); 15] = [
     ("hanging-leader", |random| after(random, vec![(0, Fault::HangingLeader { time: LASTING })])),
     ("slow-disks", |random| {
         let step = [150, 400, 700][random.usize(0..3)];
@@ -61,6 +61,7 @@ pub const NAMED: [(&str, MakePlan); 14] = [
     }),
     ("long-install", long_install),
     ("empty-disk", empty_disk),
+    ("first-start", first_start),
     ("slow-syncs", slow_syncs),
     ("envelope", envelope),
     ("truncated-log", truncated_log),
@@ -137,6 +138,20 @@ fn empty_disk(random: &mut Rng) -> Plan {
         (6, ended),
     ];
     Plan { nodes: vec![1, 2, 3], clients: 8, goes_on: false, ..after(random, faults) }
+}
+
+/// A node loses its disk again and again. Power fails during the first start on the new one: three
+/// seeds reach each of its 24 syncs.
+fn first_start(random: &mut Rng) -> Plan {
+    let down = Duration::from_millis(1_500);
+    let first = random.u32(1..4);
+    let starts = (0..8).flat_map(|number| {
+        let ended = Fault::EndAtSync { node: 3, count: first + 3 * number, down };
+        let at = 4 * u64::from(number);
+        [(at, Fault::LostDisk { node: 3, down }), (at + 1, ended)]
+    });
+    let faults = starts.collect();
+    Plan { nodes: vec![1, 2, 3], ..after(random, faults) }
 }
 
 /// The syncs of a node are late, its state is flushed meanwhile, and then it loses power.
