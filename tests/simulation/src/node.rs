@@ -34,8 +34,10 @@ const VERIFY_INTERVAL: Duration = Duration::from_secs(15);
 const TICK_INTERVAL: Duration = Duration::from_millis(500);
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(20);
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Largest error of a good wall clock.
+const CLOCK_ERROR_MAX: u64 = 255_000;
 /// Cluster time may be ahead of the median of the wall clocks by 500 ms.
-const CLOCK_AHEAD_MAX: u64 = 510_000;
+const CLOCK_AHEAD_MAX: i64 = CLOCK_ERROR_MAX as i64 + 510_000;
 /// An error of wall clocks after which receipts may expire, which are kept for a day.
 const CLOCK_JUMP: u64 = 6 * 3_600_000_000;
 /// Interval at which a node is observed.
@@ -309,13 +311,13 @@ fn check_clock(world: &World, node: NodeId, voters: usize, clock: Timestamp) {
             };
             2 * state.nodes.iter().filter(is_wrong).count() < voters
         };
-        let (good, fair) = (are_most_good(CLOCK_AHEAD_MAX / 2), are_most_good(CLOCK_JUMP));
+        let (good, fair) = (are_most_good(CLOCK_ERROR_MAX), are_most_good(CLOCK_JUMP));
         state.has_good_clocks &= good;
         state.keeps_receipts &= fair;
         state.has_good_clocks
     });
     let ahead = clock.0 - real;
-    if has_good_clocks && ahead > CLOCK_AHEAD_MAX as i64 {
+    if has_good_clocks && ahead > CLOCK_AHEAD_MAX {
         world.violate(format!("cluster time of node {node} is ahead by {ahead} µs"));
     }
 }
