@@ -178,5 +178,5 @@ fn long_install(random: &mut Rng) -> Plan {
         (21, end_leader(random)),
         (33, Fault::LeaderIsThere),
     ];
-    Plan { nodes: vec![1, 2, 3], ..after(random, faults) }
+    Plan { nodes: vec![1, 2, 3], goes_on: false, ..after(random, faults) }
 }
