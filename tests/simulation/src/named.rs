@@ -94,17 +94,15 @@ fn both_ways(node: NodeId) -> Vec<(NodeId, NodeId)> {
     others.flat_map(|other| [(node, other), (other, node)]).collect()
 }
 
-/// Disks and paths are as slow as the default timers allow (docs/cluster.md).
+/// Paths, and syncs of the log, take up to what the default timers allow (docs/cluster.md): 0.4 s to another
+/// node and back, and 0.9 s with a sync.
 fn envelope(random: &mut Rng) -> Plan {
-    let slow = match random.bool() {
-        true => {
-            let (only, step) = (Some(DiskStep::LogSync), Duration::from_millis(250));
-            Fault::SlowDisks { nodes: vec![1, 2, 3, 4, 5], only, step, time: LASTING }
-        }
-        false => Fault::SlowNetwork { to: None, delay: Duration::from_millis(60), time: LASTING },
-    };
-    let time = Duration::from_secs(30);
-    after(random, vec![(0, slow), (1, Fault::SameTerm { time })])
+    let (delay, time) = (Duration::from_millis(200), LASTING);
+    let network = Fault::SlowNetwork { to: None, delay, time };
+    let (only, step) = (Some(DiskStep::LogSync), Duration::from_millis(500));
+    let disks = Fault::SlowDisks { nodes: vec![1, 2, 3, 4, 5], only, step, time };
+    let same_term = Fault::SameTerm { time: Duration::from_secs(30) };
+    after(random, vec![(0, network), (0, disks), (1, same_term)])
 }
 
 /// A partitioned leader accepts what no other has. Its log is truncated when it is back, and meanwhile it
