@@ -227,7 +227,11 @@ impl Client {
     /// Reads how often the trigger has fired.
     async fn read_firings(&self) {
         let read = self.read(|reader| Ok(fired(reader))).await;
-        let Some(Read { since: called, found, .. }) = read else { return };
+        let Some(Read { since: called, index, found, .. }) = read else { return };
+        let least = index.map_or(0, |index| self.promises.record().least_firings(index));
+        if found < least {
+            self.world.violate(format!("a read at {index:?} finds {found} firings of {least}"));
+        }
         let (returned, operation) = (Some(now_nanos()), CounterOperation::Read(found));
         self.promises.record().firings.push(Event { called, returned, operation });
     }
@@ -242,8 +246,10 @@ impl Client {
             ratings.len() - 1
         };
         for _ in 0..ATTEMPTS {
-            if let Outcome::Done { .. } = self.submit(once(key, rate())).await {
-                self.promises.record().ratings[at] = event(Some(now_nanos()));
+            if let Outcome::Done { index, .. } = self.submit(once(key, rate())).await {
+                let mut record = self.promises.record();
+                record.ratings[at] = event(Some(now_nanos()));
+                record.rated.push(index);
                 return;
             }
             sleep(PAUSE_MAX).await;
@@ -252,7 +258,13 @@ impl Client {
 
     /// Reads how often feedback was given.
     async fn read_ratings(&self) {
-        let Some(Read { since: called, found, .. }) = self.read(ratings).await else { return };
+        let Some(Read { since: called, index, found, .. }) = self.read(ratings).await else {
+            return;
+        };
+        let least = index.map_or(0, |index| self.promises.record().least_ratings(index));
+        if found < least {
+            self.world.violate(format!("a read at {index:?} finds {found} ratings of {least}"));
+        }
         let (returned, operation) = (Some(now_nanos()), CounterOperation::Read(found));
         self.promises.record().ratings.push(Event { called, returned, operation });
     }
@@ -263,9 +275,9 @@ impl Client {
         let read = self.read(move |reader| reader.list(TENANT, &with_word(group))).await;
         let Some(Read { since: called, index, found: page, .. }) = read else { return };
         let found = pairs(&self.world, &page);
-        let missing = index.and_then(|index| self.promises.record().missing(group, index, &found));
-        if let Some(number) = missing {
-            self.world.violate(format!("a read at {index:?} does not find {number}"));
+        let wrong = index.and_then(|index| self.promises.record().outdated(group, index, &found));
+        if let Some(number) = wrong {
+            self.world.violate(format!("a read at {index:?} is older for {number}"));
         }
         let (returned, operation) = (Some(now_nanos()), SetOperation::Read(found));
         let event = Event { called, returned, operation };

@@ -43,6 +43,10 @@ pub struct Record {
     pub writes: BTreeMap<u64, Writes>,
     /// The index at which a memory was created once.
     pub creates: BTreeMap<u64, u64>,
+    /// The index at which it was deleted.
+    pub deletes: BTreeMap<u64, u64>,
+    /// Indexes at which feedback was there.
+    pub rated: Vec<u64>,
     /// Memories that were created once, with their twins.
     pub memories: BTreeMap<u64, Fate>,
     /// Memories of which exactly one must be there with its twin, or at most one without an acknowledgement.
@@ -116,14 +120,27 @@ struct Created {
 }
 
 impl Record {
-    /// A memory of a group that was there at an index, that no client has deleted, and that is not among `found`.
-    pub fn missing(&self, group: u64, index: u64, found: &BTreeSet<u64>) -> Option<u64> {
+    /// A memory of a group that was there at an index, that no client has deleted, and that is not among `found`;
+    /// or one that was deleted there, and is.
+    pub fn outdated(&self, group: u64, index: u64, found: &BTreeSet<u64>) -> Option<u64> {
         let is_kept = |number: &u64| {
             self.memories.get(number).is_some_and(|fate| fate.deleted.is_none())
                 && number % GROUPS == group
         };
-        let created = self.creates.iter().filter(|(_, at)| **at <= index);
-        created.map(|(number, _)| *number).filter(is_kept).find(|number| !found.contains(number))
+        let until = |(number, at): (&u64, &u64)| (*at <= index).then_some(*number);
+        let mut kept = self.creates.iter().filter_map(until).filter(is_kept);
+        let mut deleted = self.deletes.iter().filter_map(until);
+        kept.find(|it| !found.contains(it)).or_else(|| deleted.find(|it| found.contains(it)))
+    }
+
+    /// How often the trigger had fired at an index at least.
+    pub fn least_firings(&self, index: u64) -> u64 {
+        2 * self.creates.values().filter(|at| **at <= index).count() as u64
+    }
+
+    /// How often feedback was given at an index at least.
+    pub fn least_ratings(&self, index: u64) -> u64 {
+        self.rated.iter().filter(|at| **at <= index).count() as u64
     }
 
     /// What was created, as a state says that has everything.
