@@ -25,10 +25,12 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(8);
 const PAUSE_MAX: Duration = Duration::from_millis(150);
 /// Attempts with one receipt.
 const ATTEMPTS: usize = 8;
+/// The levels of reads, as they are counted.
+const LEVELS: [&str; 3] = ["linearizable reads", "reads with a staleness", "reads at an index"];
 /// The level of a read at an index.
 const AT_INDEX: u64 = 2;
-/// Commands that were acknowledged.
-pub const REQUESTS: &str = "requests";
+/// Commands that were acknowledged and changed something.
+pub const WRITES: &str = "writes";
 
 /// What became of a command.
 enum Outcome {
@@ -124,7 +126,6 @@ impl Client {
             Some(Err(_)) => Outcome::NoEffect,
         };
         if let Outcome::Done { index, .. } = outcome {
-            self.world.count(REQUESTS);
             self.written = Some((index, called));
         }
         outcome
@@ -141,6 +142,7 @@ impl Client {
         let outcome = self.submit(set(register, value)).await;
         match outcome {
             Outcome::Done { index, .. } => {
+                self.world.count(WRITES);
                 let mut record = self.promises.record();
                 record.writes.entry(register).or_default().add(index, value);
                 record.registers.entry(register).or_default()[at] = Some(event(Some(now_nanos())));
@@ -187,6 +189,7 @@ impl Client {
             since.map(|since| (node, since, read(&reader)))
         });
         let (node, since, found) = found.await.flatten()?;
+        self.world.count(LEVELS[level as usize]);
         let found = found.map_err(|error| self.world.violate(format!("a read fails: {error}")));
         let index = written.map(|(index, _)| index).filter(|_| level == AT_INDEX);
         Some(Read { node, since, index, found: found.ok()? })
@@ -296,6 +299,7 @@ impl Client {
         let outcome = self.submit(create(twins(number))).await;
         set(effect_of(&outcome));
         if let Outcome::Done { index, .. } = outcome {
+            self.world.count(WRITES);
             self.promises.record().creates.insert(number, index);
         }
         self.world.trace(&format!("client {} creates {number}", self.number));
@@ -365,7 +369,12 @@ impl Client {
         };
         // No other client takes it from here on.
         set(Effect::Unknown);
-        set(effect_of(&self.submit(delete(number)).await));
+        let outcome = self.submit(delete(number)).await;
+        set(effect_of(&outcome));
+        if let Outcome::Done { index, .. } = outcome {
+            self.world.count(WRITES);
+            self.promises.record().deletes.insert(number, index);
+        }
     }
 }
 

@@ -195,7 +195,7 @@ impl Promises {
         let mut created: Vec<u64> =
             created.iter().flat_map(|it| [it.number, twin_of(it.number)]).collect();
         // That of the last command is no client's.
-        created.extend(is_there(LAST).then_some(LAST));
+        created.push(LAST);
         created.sort_unstable();
         let of_trigger = |trigger| read(world, subjects(running, trigger)).unwrap_or_default();
         let fired = of_trigger(TRIGGER);
@@ -230,8 +230,8 @@ impl Promises {
                 sets.entry(number % GROUPS).or_default().push(event);
             }
         }
-        let (last, add) = (is_there(LAST), CounterOperation::Add(1));
-        firings.extend(last.then_some(Event { called: 0, returned: None, operation: add }));
+        let operation = CounterOperation::Add(1);
+        firings.push(Event { called: 0, returned: None, operation });
         firings.push(last_read(CounterOperation::Read(fired(&running.reader))));
         report(world, "the firings", check(&Counter, &firings, BUDGET));
         if world.keeps_receipts() {

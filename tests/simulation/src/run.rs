@@ -9,7 +9,7 @@ use storage::Command;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::clients::{Client, REQUESTS};
+use crate::clients::{Client, WRITES};
 use crate::commands::{last_command, preparations};
 use crate::faults::heal;
 use crate::host::request;
@@ -83,10 +83,10 @@ async fn run_plan(world: &Arc<World>, plan: Plan) {
         })
     };
     sleep(plan.time - GOING_ON_TIME).await;
-    let requests = || world.with(|state| state.counts.get(REQUESTS).copied());
-    let before = requests();
+    let writes = || world.with(|state| state.counts.get(WRITES).copied());
+    let before = writes();
     sleep(GOING_ON_TIME).await;
-    if plan.goes_on && requests() == before {
+    if plan.goes_on && writes() == before {
         world.violate("a majority does not go on".into());
     }
     faults.abort();
@@ -94,7 +94,7 @@ async fn run_plan(world: &Arc<World>, plan: Plan) {
     sleep(Duration::from_secs(5)).await;
     using.abort();
     match plan.is_recovered {
-        true => match timeout(RECOVERY_TIME, recover(world)).await {
+        true => match timeout(RECOVERY_TIME, recover_and_work(world)).await {
             Ok(Some((running, true))) => promises.check(world, &running),
             // A minority's disks may lack what was acknowledged. What clients read was right.
             Ok(_) => promises.check_registers(world, None),
@@ -105,6 +105,13 @@ async fn run_plan(world: &Arc<World>, plan: Plan) {
             Err(_) => world.violate("the cluster does not work again".into()),
         },
     }
+}
+
+/// Recovers some disks. The new node then does a command.
+async fn recover_and_work(world: &Arc<World>) -> Option<(Running, bool)> {
+    let recovered = recover(world).await?;
+    submit(world, last_command()).await;
+    Some(recovered)
 }
 
 /// Waits until some node has done a command. Returns its index.

@@ -13,8 +13,12 @@ const SEEDS: u64 = 200;
 /// Failed runs after which no further ones start.
 const FAILURES_MAX: usize = 3;
 /// So often at least does each of these happen in a hundred runs: what never happens finds nothing.
-const LEAST: [(&str, u64); 9] = [
-    ("requests", 20_000),
+const LEAST: [(&str, u64); 13] = [
+    ("writes", 12_000),
+    ("linearizable reads", 5_000),
+    ("reads with a staleness", 5_000),
+    ("reads at an index", 5_000),
+    ("equal states", 2_500),
     ("elections", 150),
     ("ends at a step", 30),
     ("ends at a sync", 20),
