@@ -4,8 +4,8 @@
 //!
 //! The algorithm is that of Wing and Gong (1993) with Lowe's memo (2017): it takes operations one after
 //! the other in an order that their times allow, goes back when none fits, and never visits the same set
-//! of operations with the same state twice. A read that fits comes first: it restricts none of the others. Of equal
-//! operations the one that returns first does. Each object has a history of its own, since linearizability is
+//! of operations with the same state twice. A read that fits comes first: it restricts none of the others. If none
+//! does, operations that the next one needs come first. Of equal operations the one that returns first does. Each object has a history of its own, since linearizability is
 //! local. An operation without a response may take effect at any time after its call, or never.
 
 use std::collections::{BTreeSet, HashSet};
@@ -31,6 +31,21 @@ pub trait Model {
     /// well have had no effect.
     fn shows(&self, _operation: &Self::Operation, _open: &Self::Operation) -> bool {
         true
+    }
+
+    /// How many different operations must come before a read fits.
+    fn distance(&self, _state: &Self::State, _read: &Self::Operation) -> usize {
+        0
+    }
+
+    /// Whether an operation is one of them.
+    fn is_step(
+        &self,
+        _state: &Self::State,
+        _read: &Self::Operation,
+        _operation: &Self::Operation,
+    ) -> bool {
+        false
     }
 }
 
@@ -119,6 +134,10 @@ impl<M: Model> Search<'_, M> {
             if self.seen.len() > self.budget {
                 return Linearizability::Undecided;
             }
+            let goal = self.goal(&taken);
+            if goal.is_some_and(|goal| !self.can_reach(&taken, &state, goal)) {
+                continue;
+            }
             let next = self.next(&taken).into_iter();
             let fitting = next.filter_map(|at| Some((at, self.after(&state, at)?)));
             let fitting: Vec<_> = fitting.collect();
@@ -128,14 +147,36 @@ impl<M: Model> Search<'_, M> {
                 paths.push((taken.with(*at), state));
                 continue;
             }
-            // The first one is on top: histories are almost in the order of calls.
-            for (at, after) in fitting.iter().rev() {
-                if !fitting.iter().any(|(other, _)| self.replaces(*other, *at)) {
-                    paths.push((taken.with(*at), after.clone()));
+            // Steps to the read are on top, and of these the first one: histories are almost in the order of calls.
+            let is_step = |at: usize| goal.is_some_and(|goal| self.is_step(&state, goal, at));
+            for are_steps in [false, true] {
+                for (at, after) in fitting.iter().rev().filter(|(at, _)| is_step(*at) == are_steps)
+                {
+                    if !fitting.iter().any(|(other, _)| self.replaces(*other, *at)) {
+                        paths.push((taken.with(*at), after.clone()));
+                    }
                 }
             }
         }
         Linearizability::Broken
+    }
+
+    /// The read that returns first, of those that are not in the set.
+    fn goal(&self, taken: &Taken) -> Option<usize> {
+        let rest = (taken.rest()..self.order.len()).filter(|at| !taken.has(*at));
+        let reads = rest.filter(|at| self.model.is_read(&self.order[*at].operation));
+        reads.min_by_key(|at| self.order[*at].returned.unwrap_or(u64::MAX))
+    }
+
+    fn is_step(&self, state: &M::State, goal: usize, at: usize) -> bool {
+        self.model.is_step(state, &self.order[goal].operation, &self.order[at].operation)
+    }
+
+    /// Whether enough operations are left that must come before a read.
+    fn can_reach(&self, taken: &Taken, state: &M::State, goal: usize) -> bool {
+        let rest = (taken.rest()..self.order.len()).filter(|at| !taken.has(*at));
+        let steps = rest.filter(|at| self.is_step(state, goal, *at)).count();
+        steps >= self.model.distance(state, &self.order[goal].operation)
     }
 
     fn after(&self, state: &M::State, at: usize) -> Option<M::State> {
@@ -199,6 +240,19 @@ impl Model for Register {
             RegisterOperation::Write(value) => Some(Some(*value)),
             RegisterOperation::Read(value) => (value == state).then_some(*state),
         }
+    }
+
+    fn distance(&self, state: &Option<u64>, read: &RegisterOperation) -> usize {
+        usize::from(*read != RegisterOperation::Read(*state))
+    }
+
+    fn is_step(
+        &self,
+        _state: &Option<u64>,
+        read: &RegisterOperation,
+        operation: &RegisterOperation,
+    ) -> bool {
+        self.shows(read, operation)
     }
 
     fn shows(&self, operation: &RegisterOperation, open: &RegisterOperation) -> bool {
@@ -302,6 +356,27 @@ impl Model for Set {
             SetOperation::Read(_) => {}
         }
         Some(after)
+    }
+
+    fn distance(&self, state: &BTreeSet<u64>, read: &SetOperation) -> usize {
+        match read {
+            SetOperation::Read(elements) => elements.symmetric_difference(state).count(),
+            SetOperation::Add(_) | SetOperation::Remove(_) => 0,
+        }
+    }
+
+    fn is_step(
+        &self,
+        state: &BTreeSet<u64>,
+        read: &SetOperation,
+        operation: &SetOperation,
+    ) -> bool {
+        let SetOperation::Read(elements) = read else { return false };
+        match operation {
+            SetOperation::Add(it) => elements.contains(it) && !state.contains(it),
+            SetOperation::Remove(it) => state.contains(it) && !elements.contains(it),
+            SetOperation::Read(_) => false,
+        }
     }
 
     fn shows(&self, operation: &SetOperation, open: &SetOperation) -> bool {
