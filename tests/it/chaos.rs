@@ -68,7 +68,9 @@ impl Run {
             let objects = Objects::start(&self.cluster).await;
             inject(self, fault, node).await;
             self.writers.acknowledge(WRITES).await;
-            operations += objects.checked().await;
+            let checked = objects.checked().await;
+            assert!(checked > 0, "no operation on objects during {fault:?}");
+            operations += checked;
             count += 1;
         }
         println!("{count} faults, {operations} operations on objects");

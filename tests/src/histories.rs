@@ -18,7 +18,9 @@ use simulation::history::{
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::{Agent, Cluster, Node, Request, Response, Value, array, id, random_after, string};
+use crate::{
+    Agent, Cluster, Node, Request, Response, Value, array, id, random_after, setting, string,
+};
 
 const REGISTERS: usize = 2;
 const CLIENTS: u64 = 4;
@@ -149,7 +151,7 @@ struct Client {
 impl Client {
     fn new(shared: &Arc<Shared>, number: u64) -> Self {
         let (shared, agent) = (Arc::clone(shared), shared.cluster.new_agent());
-        Self { shared, agent, random: number, written: None }
+        Self { shared, agent, random: number ^ setting("HEARTH_SEED", 0), written: None }
     }
 
     fn random(&mut self, below: usize) -> usize {
