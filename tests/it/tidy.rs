@@ -5,6 +5,7 @@ mod imports;
 mod sizes;
 mod words;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -119,6 +120,32 @@ fn documented_paths_exist() {
         }
     }
     assert_none("these documented files do not exist", &violations);
+}
+
+/// What has four words and is no metric is a test, or a golden script.
+#[test]
+fn documented_tests_exist() {
+    let golden = fs::read_dir(root().join("storage/tests/golden")).unwrap();
+    let mut names: BTreeSet<String> =
+        golden.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    for file in rust_files() {
+        names.extend(file.text.split(|letter| !is_part(letter)).map(str::to_owned));
+    }
+    let mut violations = Vec::new();
+    for file in words::documents() {
+        for (line, number) in file.text.lines().zip(1..) {
+            for name in line.split('`').skip(1).step_by(2) {
+                let is_test = name.split('_').count() > 3
+                    && name.chars().all(|letter| is_part(letter) && !letter.is_ascii_uppercase())
+                    && !["hearth_", "process_", "_"].iter().any(|start| name.starts_with(start));
+                if is_test && !names.contains(name) {
+                    violations.push(format!("{}:{number}: {name}", file.path));
+                }
+            }
+        }
+    }
+    assert_none("these documented tests do not exist", &violations);
 }
 
 /// Links to a line: the text of the link is the name that the line defines.
