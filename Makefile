@@ -201,7 +201,7 @@ soak: setup
 	@cargo build --quiet --release -p tests --features failpoints,benches
 	@$(BENCH_LOAD) --nodes 3 --steady 1800
 	@cargo test --quiet --release -p tests --features failpoints --test it upgrade
-	@HEARTH_SEEDS=10000 cargo test --quiet --release -p simulation --test seeds -- --nocapture
+	@$(MAKE) --no-print-directory sim SEEDS=10000
 	@HEARTH_SEEDS=500 HEARTH_STEPS=300 cargo test --quiet --release -p storage --test it model
 	@HEARTH_SEEDS=200 cargo test --quiet --release -p storage --test it crossings
 	@HEARTH_SECONDS=300 HEARTH_SEED=7 cargo test --quiet --release -p tests \
