@@ -71,7 +71,7 @@ def run(folder, target, test):
     if "could not compile" in output:
         sys.exit(f"{output}\nthe fault does not compile")
     failed = re.findall(r"^    (\w+(?:::\w+)+)$", output, re.MULTILINE)
-    lines = [line for line in output.splitlines() if line.startswith("seed ") and "requests" not in line]
+    lines = [line for line in output.splitlines() if line.startswith("seed ") and ", trace " not in line]
     reason = lines[0][:160] if lines else ", ".join(sorted(set(failed)))[:160]
     panic = re.search(r"panicked at (.*)", output)
     return reason or (panic and panic[1]) or "failed", took
