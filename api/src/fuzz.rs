@@ -1,5 +1,5 @@
-//! Fuzz targets of request bodies, queries, headers, cursors, filters and messages of MCP, behind the
-//! feature `fuzzing`.
+//! Fuzz targets of request bodies, queries, headers, cursors, filters, lines of imports, and messages of
+//! MCP with the arguments of tools, behind the feature `fuzzing`.
 
 use std::fmt::Display;
 use std::hint::black_box;
@@ -10,19 +10,21 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::tz::{Offset, TimeZone};
 use serde_json::Value;
 use storage::fuzz::Target;
-use storage::model::id::{MemoryId, TriggerId};
+use storage::model::id::{MemoryId, Timestamp, TriggerId};
 use storage::model::memory::Origin;
 use storage::model::memory::{KEY_POINTS_MAX, LABEL_BYTES_MAX, NAMESPACE_BYTES_MAX};
 use storage::model::thermo::Thermo;
 use storage::model::trigger::DeliveryId;
 use storage::model::trigger::{STRENGTH_DEFAULT, TriggerAction};
+use storage::model::vector::ModelId;
 use storage::{BULK_MAX, CREATE_MAX};
 
 use crate::mcp::messages::Message;
+use crate::mcp::tools;
 use crate::requests::conditions::{FilterJson, condition};
 use crate::requests::context::ContextRequest;
 use crate::requests::headers;
-use crate::requests::import::{ExportQuery, ImportQuery};
+use crate::requests::import::{ExportQuery, ImportQuery, LineContext, import_items};
 use crate::requests::lists::{ListQuery, MemoryQuery};
 use crate::requests::memories::{
     BulkChanges, BulkDeletion, BulkIds, DeletionQuery, Feedback, FeedbackSignal, MemoryChanges,
@@ -60,6 +62,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "cursors", run: cursors, seeds: cursor_seeds },
     Target { name: "filters", run: filters, seeds: filter_seeds },
     Target { name: "mcp_messages", run: mcp_messages, seeds: mcp_seeds },
+    Target { name: "mcp_arguments", run: mcp_arguments, seeds: argument_seeds },
+    Target { name: "import_lines", run: import_lines, seeds: line_seeds },
 ];
 
 /// Parses `$text` as each of the types that nothing else is asserted of.
@@ -276,5 +280,50 @@ fn mcp_seeds() -> Vec<Vec<u8>> {
             "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}}"#,
     ]
     .map(|text| text.as_bytes().to_vec())
+    .into()
+}
+
+/// The arguments of a tool.
+pub fn mcp_arguments(bytes: &[u8]) {
+    if let Ok(arguments) = serde_json::from_slice(bytes) {
+        black_box(tools::accepting(&arguments));
+    }
+}
+
+fn argument_seeds() -> Vec<Vec<u8>> {
+    [
+        r#"{"content": "likes tea", "heat": 80, "tags": ["a"], "metadata": {"b": 1}, "ttl_seconds": 60}"#,
+        r#"{"query": "tea", "limit": 3, "filter": {"tags": "a"}, "as_of": "2026-11-01"}"#,
+        r#"{"entities": [{"name": "a", "entityType": "b", "observations": ["c"]}]}"#,
+        r#"{"memory_id": "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c01", "signal": "outdated"}"#,
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .into()
+}
+
+/// The lines of an import. Each is an item, rejected, or the start or end of an export.
+pub fn import_lines(bytes: &[u8]) {
+    let (now, model, home) = (Timestamp(1), ModelId([0; 8]), "default".to_owned());
+    let body = JsonBody(Bytes::copy_from_slice(bytes));
+    let action = |_, _, _| Ok(TriggerAction::Boost(STRENGTH_DEFAULT));
+    let Ok(items) = import_items(&body, &LineContext { now, model, home }, action) else { return };
+    let lines = 1 + bytes.iter().filter(|byte| **byte == b'\n').count();
+    assert!(items.rejected.len() <= lines);
+}
+
+fn line_seeds() -> Vec<Vec<u8>> {
+    let id = "019a3c5e-7d40-7b21-9c0e-5f1d2a3b4c01";
+    let vector = r#"{"model": "0000000000000000", "f16": "ADwAAA=="}"#;
+    [
+        format!(r#"{{"memory": {{"id": "{id}", "label": "likes tea", "vector": {vector}}}}}"#),
+        format!(
+            r#"{{"edge": {{"source_id": "{id}", "target_id": "{id}", "relation": "a", "weight": 1}}}}"#
+        ),
+        format!(
+            r#"{{"trigger": {{"id": "{id}", "event": "on_store", "action": "pin", "fire_count": 2}}}}"#
+        ),
+        "{\"hearth_export\": {}}\n\n{\"end\": {}}\n".to_owned(),
+    ]
+    .map(String::into_bytes)
     .into()
 }

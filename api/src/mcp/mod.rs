@@ -14,7 +14,7 @@ mod resources;
 mod results;
 mod server;
 mod subscriptions;
-mod tools;
+pub(crate) mod tools;
 
 use std::sync::Arc;
 

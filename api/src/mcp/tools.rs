@@ -29,6 +29,9 @@ pub(super) struct Tool {
     run: Box<
         dyn Fn(Call, JsonObject) -> BoxFuture<'static, ApiResult<CallToolResult>> + Send + Sync,
     >,
+    /// Whether it accepts arguments.
+    #[cfg(feature = "fuzzing")]
+    accepts: fn(JsonObject) -> bool,
 }
 
 /// The effects of a tool.
@@ -379,7 +382,21 @@ where
         }
         .boxed()
     };
-    Tool { description: view, role, effect, run: Box::new(run) }
+    Tool {
+        description: view,
+        role,
+        effect,
+        run: Box::new(run),
+        #[cfg(feature = "fuzzing")]
+        accepts: |arguments| parse_arguments::<A>(arguments).is_ok(),
+    }
+}
+
+/// How many tools accept arguments.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn accepting(arguments: &JsonObject) -> usize {
+    let all = TOOLS.iter().chain(&*GRAPH_TOOLS).chain(&*SEARCH_TOOLS);
+    all.filter(|tool| (tool.accepts)(arguments.clone())).count()
 }
 
 /// A response has the result as JSON, and again as a text, with each quote escaped.
