@@ -5,8 +5,9 @@
 //! The algorithm is that of Wing and Gong (1993) with Lowe's memo (2017): it takes operations one after
 //! the other in an order that their times allow, goes back when none fits, and never visits the same set
 //! of operations with the same state twice. A read that fits comes first: it restricts none of the others. If none
-//! does, operations that the next one needs come first. Of equal operations the one that returns first does. Each object has a history of its own, since linearizability is
-//! local. An operation without a response may take effect at any time after its call, or never.
+//! fits, operations that the next read needs come first. Of equal operations, the one that returns first comes
+//! first. Each object has a history of its own, since linearizability is local. An operation without a response
+//! may take effect at any time after its call, or never.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::Hash;
