@@ -141,14 +141,14 @@ impl Contact {
     }
 
     /// The condition of this node, for a message that is sent now.
-    pub(crate) fn condition(&self, now: ClockReading) -> Condition {
+    pub(crate) fn condition(&self, now: ClockReading, release: Release) -> Condition {
         Condition {
             wall_clock: now.wall_clock,
             boot: self.boot,
             boottime_micros: u64::try_from(now.boottime.as_micros()).unwrap_or(u64::MAX),
             disk_full: self.disk_full.load(Ordering::Relaxed),
             is_unfit: self.is_unfit.load(Ordering::Relaxed),
-            release: Release::own(),
+            release,
         }
     }
 

@@ -335,7 +335,11 @@ impl Shared {
     /// The release of a member, as its last message said.
     pub(crate) fn release(&self, node: NodeId) -> Option<Release> {
         let is_local = node == self.local.node;
-        if is_local { Some(Release::own()) } else { self.local.contact.release(node) }
+        if is_local {
+            Some(self.local.reader.own_release())
+        } else {
+            self.local.contact.release(node)
+        }
     }
 
     /// Ids of the voters; during a membership change, of both configurations.

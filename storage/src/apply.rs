@@ -16,6 +16,7 @@ use model::cluster::VectorPlace;
 use model::id::{MemoryId, TenantId};
 use model::journal::Cursor;
 use model::memory::{Memory, MemoryState};
+use model::release::Release;
 use rocksdb::WriteBatch;
 use serde::{Deserialize, Serialize};
 
@@ -109,7 +110,7 @@ impl Writer {
                 if batch.after == position.batch {
                     (position.batch, position.clock) = (batch.id, batch.stamp);
                     changes = batch.changes;
-                    check_readable(&changes)?;
+                    check_readable(&changes, self.options.release)?;
                 } else {
                     outcome = ApplyOutcome::Stale;
                 }
@@ -271,10 +272,10 @@ fn rows_of(position: &Position, changes: &[Change]) -> (WriteBatch, Vec<u64>) {
     (rows, event_bytes)
 }
 
-/// Checks that this binary can read what follows these changes.
-fn check_readable(changes: &[Change]) -> Result<()> {
+/// Checks that this node can read what follows these changes.
+fn check_readable(changes: &[Change], own: Release) -> Result<()> {
     changes.iter().try_for_each(|change| match change {
-        Change::ClusterPut(cluster) => Ok(cluster.check_readable()?),
+        Change::ClusterPut(cluster) => Ok(cluster.check_readable(own)?),
         _ => Ok(()),
     })
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use model::cluster::{Cluster, Incarnation, Position};
+use model::release::Release;
 
 use crate::checkpoint::Folder;
 use crate::codec;
@@ -93,7 +94,7 @@ pub fn examine(folder: &Path) -> Result<CopiedState> {
     let state = State::open_to_read(folder)?;
     let position = state.record::<Position>(&Key::Position)?.unwrap_or_default();
     let cluster = state.record::<Cluster>(&Key::Cluster)?.ok_or_else(|| no_cluster(folder))?;
-    cluster.check_readable()?;
+    cluster.check_readable(Release::own())?;
     let snapshot = state.snapshot();
     let hash = hash_rows(&snapshot, Duration::ZERO)?;
     let faults = row_faults(&snapshot, Duration::ZERO)?;

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use model::cluster::Position;
 use model::id::{TenantId, Timestamp};
+use model::release::Release;
 use model::thermo::Thermo;
 use parking_lot::RwLock;
 
@@ -26,12 +27,15 @@ pub struct Options {
     pub indexed: Arc<AtomicU64>,
     /// Where it runs.
     pub environment: Environment,
+    /// The release of this node.
+    pub release: Release,
 }
 
 impl Default for Options {
     fn default() -> Self {
         // A scan of this many rows takes a few milliseconds.
-        Self { exact_max: 50_000, indexed: Arc::default(), environment: Environment::default() }
+        let (indexed, environment) = Default::default();
+        Self { exact_max: 50_000, indexed, environment, release: Release::own() }
     }
 }
 
@@ -49,7 +53,7 @@ impl Engine {
     /// The engine of an opened state.
     pub(crate) fn of(state: Arc<State>, options: &Options) -> Result<Self> {
         if let Some(cluster) = state.cluster()? {
-            cluster.check_readable()?;
+            cluster.check_readable(options.release)?;
         }
         let engine = Self::without_memories(state, options)?;
         engine.registry.index_memories(&engine.state, &options.indexed)?;

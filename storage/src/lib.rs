@@ -141,7 +141,7 @@ pub fn open(
     table::state::check_applied(&current, purged(&log)?)?;
     let engine = engine::Engine::open(&current, &options)?;
     folder.remove_others(&current)?;
-    let reader = Reader::new(engine);
+    let reader = Reader::new(engine, options.release);
     let graphs = SavedGraphs::new(data.join("graphs"));
     Ok((Writer::new(reader.clone(), folder, graphs, options)?, reader, log))
 }

@@ -18,6 +18,7 @@ use model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use model::journal::EventName;
 use model::memory::{Memory, MemoryRecord, MemoryType};
 use model::receipt::{ReceiptKey, Retention};
+use model::release::Release;
 use model::tenant::{Limit, Tenancy};
 use model::thermo::Thermo;
 use model::trigger::Firings;
@@ -63,6 +64,7 @@ pub struct Reader {
     verifier: Arc<Verifier>,
     searches: Arc<SearchCounters>,
     applied: Arc<AppliedCounters>,
+    release: Release,
 }
 
 impl Reader {
@@ -188,6 +190,11 @@ impl Reader {
         self.engine().registry.cluster().map_or(0, |cluster| cluster.release.level)
     }
 
+    /// The release of this node.
+    pub fn own_release(&self) -> Release {
+        self.release
+    }
+
     /// The cluster clock: the time of the last batch, at most some seconds ago.
     pub fn clock(&self) -> Timestamp {
         self.engine().clock()
@@ -304,10 +311,10 @@ impl Reader {
         &self.applied
     }
 
-    pub(crate) fn new(engine: Engine) -> Self {
+    pub(crate) fn new(engine: Engine, release: Release) -> Self {
         let current = Arc::new(RwLock::new(Arc::new(engine)));
         let (indexings, verifier, searches, applied) = Default::default();
-        Self { current, indexings, verifier, searches, applied }
+        Self { current, indexings, verifier, searches, applied, release }
     }
 
     /// The current engine. A reader keeps using it after a snapshot installation replaced it.

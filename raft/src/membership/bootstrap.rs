@@ -79,7 +79,7 @@ pub async fn founders(
     let mut founders = Vec::new();
     for (node, address) in members {
         let (incarnation, release) = match *node == shared.local.node {
-            true => (shared.local.incarnation, Release::own()),
+            true => (shared.local.incarnation, shared.local.reader.own_release()),
             false => {
                 let found = identify(&shared.peers, *node, address, deadline).await?;
                 (found.from.incarnation, found.release)

@@ -35,7 +35,7 @@ impl LocalNode {
     }
 
     pub(crate) fn condition(&self) -> Condition {
-        self.contact.condition(self.clock.read())
+        self.contact.condition(self.clock.read(), self.reader.own_release())
     }
 
     /// Cluster time at this boot time: the last stamp, plus the time since then. Without a stamp
@@ -46,9 +46,10 @@ impl LocalNode {
         advanced.unwrap_or_default().max(self.reader.position().clock)
     }
 
-    /// The release that every member must have; that of this binary before there is a cluster.
+    /// The release that every member must have; that of this node before there is a cluster.
     pub(crate) fn required_release(&self) -> Release {
-        self.cluster().ok().flatten().map_or(Release::own(), |cluster| cluster.release)
+        let cluster = self.cluster().ok().flatten();
+        cluster.map_or(self.reader.own_release(), |cluster| cluster.release)
     }
 
     /// The recorded incarnation of a member's data folder.

@@ -66,12 +66,12 @@ impl Cluster {
         Self { id, members: vec![member], restored, ..self }
     }
 
-    /// Checks that this binary reads all records of the cluster.
+    /// Checks that a node with the release `own` reads all records of the cluster.
     ///
     /// # Errors
-    /// [`NeedsRelease`] if the feature level of the cluster is above that of this binary.
-    pub fn check_readable(&self) -> Result<(), NeedsRelease> {
-        let (needed, own) = (self.release, Release::own());
+    /// [`NeedsRelease`] if the feature level of the cluster is above that of `own`.
+    pub fn check_readable(&self, own: Release) -> Result<(), NeedsRelease> {
+        let needed = self.release;
         match needed.level > own.level {
             true => Err(NeedsRelease { needed, own }),
             false => Ok(()),
