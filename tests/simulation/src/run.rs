@@ -96,8 +96,8 @@ async fn run_plan(world: &Arc<World>, plan: Plan) {
     match plan.is_recovered {
         true => match timeout(RECOVERY_TIME, recover_and_work(world)).await {
             Ok(Some((running, true))) => promises.check(world, &running),
-            // A minority's disks may lack what was acknowledged. What clients read was right.
-            Ok(_) => promises.check_registers(world, None),
+            // A minority's disks may lack what was acknowledged.
+            Ok(found) => promises.check_part(world, found.map(|(running, _)| running).as_ref()),
             Err(_) => world.violate("the recovered node does not work".into()),
         },
         false => match timeout(RECOVERY_TIME, work_again(world)).await {
