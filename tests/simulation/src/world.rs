@@ -219,7 +219,12 @@ impl World {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let name: String = name.chars().filter(|letter| !letter.is_ascii_digit()).collect();
         self.trace(&format!("power fails at a sync of {name} of node {node}"));
-        self.count("ends at a sync");
+        self.count(match name.as_str() {
+            ".log" => "ends at a sync of a log",
+            ".sst" => "ends at a sync of a table",
+            "MANIFEST-" => "ends at a sync of a manifest",
+            _ => "ends at a sync of another file",
+        });
         self.end(node, End::Power, Some(down));
         false
     }
