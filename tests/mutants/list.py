@@ -150,6 +150,19 @@ MUTANTS = [
         "let _ = (&before, keep_members);",
         "it:membership::",
     ),
+    mutant(
+        "raise the feature level for some",
+        "raft/src/membership/feature_level.rs",
+        "releases?.into_iter().min()",
+        "releases?.into_iter().max()",
+    ),
+    mutant(
+        "apply a feature level that is too high",
+        "storage/src/apply.rs",
+        "check_readable(&changes, self.options.release)?;",
+        "let _ = check_readable(&changes, self.options.release);",
+        "storage:release::",
+    ),
     # Clocks and freshness.
     mutant(
         "stamps go back",

@@ -1,7 +1,7 @@
 //! Faults of a cluster and operations on it, and what they do to the world. Those that last may overlap:
 //! each ends by itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ use crate::world::{EndAt, World};
 const USUAL_DELAY: Duration = Duration::from_millis(5);
 /// Longest step of a disk without a fault.
 const USUAL_STEP: Duration = Duration::from_millis(4);
+/// Time in which a new node starts, before it is to become a member.
+pub const START_TIME: Duration = Duration::from_millis(100);
 /// Time limit of an operation of an operator.
 const OPERATE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -31,6 +33,8 @@ pub enum Fault {
     EndAt { node: NodeId, at: EndAt },
     /// Power fails before the end of a sync of any of its files, after so many of them.
     EndAtSync { node: NodeId, count: u32, down: Duration },
+    /// It ends, and the next process has this feature level.
+    Upgrade { node: NodeId, level: u16, down: Duration },
     /// All processes end at once.
     EndAll { end: End, down: Duration },
     /// Messages from some nodes to others are lost.
@@ -77,6 +81,10 @@ pub enum Fault {
     PausedLeader { is_suspended: bool, time: Duration },
     /// The leader is removed for good, also if it is paused.
     RemoveLeader,
+    /// The process of the leader ends before a step of its disk.
+    EndLeaderAt { at: EndAt },
+    /// None: the cluster must have this feature level now.
+    LevelIs { level: u16 },
     /// None: some node must lead now.
     LeaderIsThere,
     /// None: no node begins another term for so long.
@@ -236,6 +244,12 @@ async fn happen_once(world: Arc<World>, fault: Fault) {
         Fault::EndAtSync { node, count, down } => {
             world.change_node(node, |node| node.power_fails = Some((count, down)));
         }
+        Fault::Upgrade { node, level, down } => {
+            world.end(node, End::Kill, Some(down));
+            world.change_node(node, |it| {
+                (it.level, it.highest_level) = (level, it.highest_level.max(level));
+            });
+        }
         Fault::EndAll { end, down } => {
             let nodes: Vec<NodeId> = world.with(|state| state.nodes.keys().copied().collect());
             nodes.into_iter().for_each(|node| world.end(node, end, Some(down)));
@@ -256,6 +270,18 @@ async fn happen_once(world: Arc<World>, fault: Fault) {
         Fault::EndLeader { end, down } => {
             if let Some(node) = leader(&world) {
                 world.end(node, end, Some(down));
+            }
+        }
+        Fault::EndLeaderAt { at } => {
+            if let Some(node) = leader(&world) {
+                world.with_node(node, |node| node.end_at = Some(at));
+            }
+        }
+        Fault::LevelIs { level } => {
+            let found: BTreeSet<u16> =
+                world.members().iter().map(|(_, it)| it.reader.feature_level()).collect();
+            if found != [level].into() {
+                world.violate(format!("the feature level is {found:?}, not {level}"));
             }
         }
         Fault::RemoveLeader => {
@@ -300,7 +326,7 @@ async fn add(world: &Arc<World>, node: NodeId, has_begun: bool) {
     }
     world.add_node(node);
     start(world, node);
-    sleep(Duration::from_millis(100)).await;
+    sleep(START_TIME).await;
     if has_begun {
         begin(world, node).await;
     }

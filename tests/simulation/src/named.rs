@@ -5,8 +5,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use raft::NodeId;
 use raft::simulation::DiskStep;
+use storage::model::release::LEVEL;
 
-use crate::faults::Fault;
+use crate::faults::{Fault, START_TIME};
 use crate::plan::{CLIENTS_TIME, Plan};
 use crate::process::End;
 use crate::world::EndAt;
@@ -20,7 +21,7 @@ const LASTING: Duration = Duration::from_secs(60);
 pub type MakePlan = fn(&mut Rng) -> Plan;
 
 /// The plans, by their names.
-pub const NAMED: [(&str, MakePlan); 15] = [
+pub const NAMED: [(&str, MakePlan); 17] = [
     ("hanging-leader", |random| after(random, vec![(0, Fault::HangingLeader { time: LASTING })])),
     ("slow-disks", |random| {
         let step = [150, 400, 700][random.usize(0..3)];
@@ -65,6 +66,8 @@ pub const NAMED: [(&str, MakePlan); 15] = [
     ("slow-syncs", slow_syncs),
     ("envelope", envelope),
     ("truncated-log", truncated_log),
+    ("changed-members", changed_members),
+    ("upgrade", upgrade),
     ("suspended-leader", |random| {
         let mut suspended = || {
             let time = Duration::from_millis(random.u64(2_500..4_000));
@@ -85,7 +88,11 @@ fn after(random: &mut Rng, faults: Vec<(u64, Fault)>) -> Plan {
 }
 
 fn end_leader(random: &mut Rng) -> Fault {
-    Fault::EndLeader { end: [End::Kill, End::Power][random.usize(0..2)], down: LASTING }
+    Fault::EndLeader { end: any_end(random), down: LASTING }
+}
+
+fn any_end(random: &mut Rng) -> End {
+    [End::Kill, End::Power][random.usize(0..2)]
 }
 
 /// All paths of a node to others, and back.
@@ -136,6 +143,52 @@ fn empty_disk(random: &mut Rng) -> Plan {
         (6, ended),
     ];
     Plan { nodes: vec![1, 2, 3], clients: 8, goes_on: false, ..after(random, faults) }
+}
+
+/// Nodes are added and removed, and the leader ends before one of the steps that its disk takes for that.
+fn changed_members(random: &mut Rng) -> Plan {
+    let mut plan = after(random, Vec::new());
+    for number in 0..12 {
+        let step = [DiskStep::LogWrite, DiskStep::LogSync, DiskStep::Apply][random.usize(0..3)];
+        let (end, down) = (any_end(random), Duration::from_millis(random.u64(100..1_000)));
+        let at = EndAt { step, count: random.u32(1..6), end, down };
+        let (node, begins) = (10 + u64::from(number / 2), AT + Duration::from_secs(3) * number);
+        // An added node is started first.
+        let (change, starts) = match number % 2 {
+            0 => (Fault::Add { node }, START_TIME),
+            _ => (Fault::Remove { node }, Duration::ZERO),
+        };
+        plan.faults.extend([(begins, change), (begins + starts, Fault::EndLeaderAt { at })]);
+    }
+    plan
+}
+
+/// Nodes are upgraded one after the other, the first one back and again, while leaders end. It goes back once more
+/// while the level rises, and after that.
+fn upgrade(random: &mut Rng) -> Plan {
+    let mut plan = after(random, Vec::new());
+    let (next, down) = (LEVEL + 1, Duration::from_millis(200));
+    let mut order = plan.nodes.clone();
+    random.shuffle(&mut order);
+    let (first, last) = (order[0], order[order.len() - 1]);
+    let steps = order[..order.len() - 1].iter().map(|node| (*node, next));
+    let steps = steps.chain([(first, LEVEL), (first, next), (last, next)]);
+    for (number, (node, level)) in steps.enumerate() {
+        let at = AT + Duration::from_secs(3) * number as u32;
+        plan.faults.push((at, Fault::LevelIs { level: LEVEL }));
+        plan.faults.push((at, Fault::Upgrade { node, level, down }));
+        let ended = Fault::EndLeader { end: any_end(random), down: Duration::from_millis(700) };
+        plan.faults.push((at + Duration::from_millis(random.u64(300..2_000)), ended));
+    }
+    let all = AT + Duration::from_secs(3) * order.len() as u32;
+    let (back, down) = (random.u64(3_000..5_000), Duration::from_millis(random.u64(200..2_000)));
+    let back = all + Duration::from_millis(back);
+    plan.faults.push((back, Fault::Upgrade { node: first, level: LEVEL, down }));
+    plan.faults.push((back + down * 2, Fault::Upgrade { node: first, level: next, down }));
+    let end = CLIENTS_TIME - Duration::from_secs(8);
+    plan.faults.push((end, Fault::LevelIs { level: next }));
+    plan.faults.push((end, Fault::Upgrade { node: first, level: LEVEL, down }));
+    plan
 }
 
 /// A node loses its disk again and again. Power fails during the first start on the new one: three

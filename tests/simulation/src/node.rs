@@ -9,6 +9,7 @@ use raft::{LogCompaction, NodeId, NodeRole, Settings};
 use storage::command::{AdvanceTick, Expire};
 use storage::model::cluster::Position;
 use storage::model::id::{TenantId, Timestamp};
+use storage::model::release::{LEVEL, Release};
 use storage::{Command, Environment, Log, Options, Reader, TickSteps, View};
 use tokio::time::{Instant, sleep};
 
@@ -104,7 +105,7 @@ async fn run(host: Host) {
                         world.trace(&format!("node {node} has no place in its cluster"));
                         return world.end(node, End::Kill, None);
                     }
-                    if !has_failed_step(&world, node) {
+                    if !has_failed_step(&world, node) && !is_too_old(&world, node, &cause) {
                         world.violate(format!("node {node} stops: {cause}"));
                     }
                     world.trace(&format!("node {node} stops: {cause}"));
@@ -114,6 +115,7 @@ async fn run(host: Host) {
         Err(error) if has_failed_step(&world, node) => {
             world.trace(&format!("node {node} does not start: {error}"));
         }
+        Err(error) if is_too_old(&world, node, &error) => {}
         Err(error) => world.violate(format!("node {node} does not start: {error}")),
     }
     // Its supervisor starts it again. The task of this function ends with the process.
@@ -138,6 +140,32 @@ fn has_failed_step(world: &World, node: NodeId) -> bool {
     world.with_node(node, |it| it.process.as_ref().is_some_and(|it| it.has_failed_step))
 }
 
+/// The release with a feature level.
+fn release(level: u16) -> Release {
+    let (major, minor, patch) = Release::own().version;
+    Release { level, version: (major, minor + level - LEVEL, patch) }
+}
+
+/// Whether a node does not start, or stops, since its release is too old. Its operator then gives it the next one.
+fn is_too_old(world: &World, node: NodeId, cause: &str) -> bool {
+    let running = world.all_running();
+    let is_it = world.with(|state| {
+        let risen = running.iter().map(|(_, it)| it.reader.feature_level()).max().unwrap_or(0);
+        let needed = state.level.max(risen);
+        let it = state.nodes.get_mut(&node).expect("the node is in the world");
+        let is_it = cause.contains("needs version") && it.level < needed;
+        if is_it {
+            it.level = needed;
+            state.count("refused releases");
+        }
+        is_it
+    });
+    if is_it {
+        world.trace(&format!("node {node} is too old: {cause}"));
+    }
+    is_it
+}
+
 /// A timer of the section `raft`.
 fn timer(name: &str) -> Duration {
     let settings: toml::Table = SETTINGS.parse().expect("the file has settings");
@@ -148,7 +176,9 @@ fn timer(name: &str) -> Duration {
 async fn start_raft(host: &Host) -> Result<Running, String> {
     let (world, node) = (&host.world, host.node);
     let (data, boot) = world.with(|state| (state.nodes[&node].data.clone(), state.random.u64(..)));
-    let options = Options { environment: Environment::Simulation, ..Options::default() };
+    let release = release(world.with_node(node, |it| it.level));
+    let environment = Environment::Simulation;
+    let options = Options { environment, release, ..Options::default() };
     let opened = storage::open(&data, options, raft::purged_index);
     let (writer, reader, log) = opened.map_err(|error| error.to_string())?;
     check_order(&data, &reader, &log)?;
@@ -271,6 +301,7 @@ async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
         let cluster = running.reader.cluster().ok().flatten().map(|cluster| cluster.id);
         if cluster.is_some() {
             world.with_node(node, |it| it.was_member = true);
+            check_level(world, node, running.reader.feature_level());
             check_clock(world, node, running.handle.voters(), position.clock);
         }
         if let Some(cluster) = cluster.filter(|_| status.role == NodeRole::Leader) {
@@ -297,6 +328,22 @@ async fn observe(world: &Arc<World>, node: NodeId, running: &Running) {
         }
         last = position;
         sleep(OBSERVE_INTERVAL).await;
+    }
+}
+
+/// Checks that the feature level rises once each node has had it, and that a node does not go on without it.
+fn check_level(world: &World, node: NodeId, level: u16) {
+    if world.with_node(node, |it| it.level < level) {
+        world.violate(format!("node {node} goes on without the feature level {level}"));
+    }
+    let lacks = world.with(|state| {
+        let has_risen = level > state.level;
+        state.level = state.level.max(level);
+        let lacks = state.nodes.iter().find(|(_, it)| has_risen && it.highest_level < level);
+        lacks.map(|(node, _)| *node)
+    });
+    if let Some(node) = lacks {
+        world.violate(format!("the feature level is {level}, which node {node} has not had"));
     }
 }
 

@@ -10,6 +10,7 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 use raft::simulation::{DiskStep, Endpoint};
 use raft::{Handle, NodeId};
+use storage::model::release::LEVEL;
 use storage::{Reader, View};
 use tokio::sync::oneshot;
 
@@ -50,6 +51,8 @@ pub struct State {
     pub has_good_clocks: bool,
     /// Whether those of a minority only were wrong by hours: cluster time has not jumped.
     pub keeps_receipts: bool,
+    /// The highest feature level of the cluster so far.
+    pub level: u16,
     /// The node that led a term of a cluster.
     pub leaders: BTreeMap<([u8; 16], u64), NodeId>,
 }
@@ -62,6 +65,9 @@ pub struct Node {
     pub disks: u8,
     /// Whether the present one has held a cluster.
     pub was_member: bool,
+    /// Feature level of its program, and the highest one so far.
+    pub level: u16,
+    pub highest_level: u16,
     /// Processes so far.
     pub starts: u32,
     /// Their ends, and losses of power without one.
@@ -139,6 +145,7 @@ impl World {
             hashes: BTreeMap::new(),
             has_good_clocks: true,
             keeps_receipts: true,
+            level: 0,
             leaders: BTreeMap::new(),
         };
         let outside = Timeline::new(Duration::ZERO);
@@ -281,6 +288,8 @@ impl World {
             data: self.new_folder(&format!("node-{node}-0")),
             disks: 1,
             was_member: false,
+            level: LEVEL,
+            highest_level: LEVEL,
             starts: 0,
             ends: 0,
             process: None,
