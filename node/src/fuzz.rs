@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use futures::FutureExt;
 use storage::fuzz::Target;
 
-use crate::backup::Manifest;
+use crate::backup::{Manifest, Unnamed};
 use crate::frames::{FrameCounter, Frames};
 use crate::proxy_protocol;
 use crate::webhooks::address::Policy;
@@ -116,8 +116,12 @@ fn url_seeds() -> Vec<Vec<u8>> {
     .into()
 }
 
-/// A manifest. One that is read is written with the same content.
+/// A manifest, or the list of files without one. What is read is written with the same content.
 pub fn manifests(bytes: &[u8]) {
+    if let Ok(unnamed) = serde_json::from_slice::<Unnamed>(bytes) {
+        let written = serde_json::to_vec(&unnamed).expect("the list is JSON");
+        assert_eq!(serde_json::from_slice::<Unnamed>(&written).ok(), Some(unnamed));
+    }
     let Ok(manifest) = Manifest::parse(bytes) else { return };
     let written = serde_json::to_vec(&manifest).expect("a manifest is JSON");
     assert_eq!(Manifest::parse(&written), Ok(manifest));
@@ -132,7 +136,8 @@ fn manifest_seeds() -> Vec<Vec<u8>> {
             "cluster_key": null, "files": [{{"name": "1.sst", "sha256": "{hash}", "bytes": 9,
             "object": "{hash}-2"}}]}}"#
     );
-    vec![manifest.into_bytes()]
+    let unnamed = format!(r#"{{"{hash}-2": "2026-11-30T00:00:00Z"}}"#);
+    vec![manifest.into_bytes(), unnamed.into_bytes()]
 }
 
 /// An export of another product.

@@ -34,4 +34,6 @@ pub(crate) use manifest::{FileOf, Manifest};
 pub(crate) use metrics::BackupMetrics;
 pub(crate) use restore::{Plan, Restoration, examine, plain, recover, restore};
 pub(crate) use schedule::Schedule;
+#[cfg(feature = "fuzzing")]
+pub(crate) use store::Unnamed;
 pub(crate) use store::{Choice, Pruned, Store};

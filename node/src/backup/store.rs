@@ -30,6 +30,9 @@ const NONE: &str = "there is no such backup";
 /// Age from which the manifest of a backup that never ended names nothing.
 const PENDING_AGE_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
 
+/// Files that no manifest names, and when this was first seen.
+pub(crate) type Unnamed = BTreeMap<String, Timestamp>;
+
 /// What was removed.
 pub(crate) struct Pruned {
     pub(crate) backups: usize,
@@ -300,7 +303,7 @@ impl Store {
     /// Removes the files that no manifest names, and none named a day ago. Returns how many.
     async fn remove_unnamed(&self) -> Result<usize, String> {
         let path = self.root.clone().join("unnamed.json");
-        let known: BTreeMap<String, Timestamp> = match self.objects.get(&path).await {
+        let known: Unnamed = match self.objects.get(&path).await {
             Ok(found) => serde_json::from_slice(&found.bytes().await.map_err(text)?)
                 .map_err(|error| format!("unnamed.json is damaged: {error}"))?,
             Err(object_store::Error::NotFound { .. }) => BTreeMap::new(),
@@ -311,7 +314,7 @@ impl Store {
         let now = self.objects.head(&path).await.map_err(text)?.last_modified.timestamp();
         let now = Timestamp::from_second(now).map_err(text)?;
         let named = self.named(now).await?;
-        let mut unnamed = BTreeMap::new();
+        let mut unnamed = Unnamed::new();
         for file in self.list("files").await? {
             let Some(name) = file.location.filename() else { continue };
             if !named.has(name) {
