@@ -1,4 +1,4 @@
-"""Faults that tests must notice: a text of a file, and what replaces it. The first test should notice it."""
+"""Defects that tests must notice: a text of a file, and what replaces it. The first test should notice it."""
 
 from dataclasses import dataclass
 

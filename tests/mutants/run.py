@@ -1,8 +1,8 @@
-"""Puts one fault after the other into a copy of the sources, and runs the tests that must notice it.
+"""Puts one defect after the other into a copy of the sources, and runs the tests that must notice it.
 
     run.py CACHE [NAME ...]
 
-`list.py` has the faults; a name has `-` in place of each space. The first test of a fault is the one that
+`list.py` has the defects; a name has `-` in place of each space. The first test of a mutant is the one that
 should notice it; the others run if it does not. The copy has a target folder of its own, which stays in
 the cache.
 """
@@ -19,7 +19,7 @@ import time
 from list import MUTANTS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Longest time of the tests of one fault, in seconds.
+# Longest time of the tests of one mutant, in seconds.
 TIMEOUT = 1800
 SEEDS = "200"
 
@@ -69,12 +69,15 @@ def run(folder, target, test):
     if process.returncode == 0:
         return None, took
     if "could not compile" in output:
-        sys.exit(f"{output}\nthe fault does not compile")
+        sys.exit(f"{output}\nthe mutant does not compile")
     failed = re.findall(r"^    (\w+(?:::\w+)+)$", output, re.MULTILINE)
     lines = [line for line in output.splitlines() if line.startswith("seed ") and ", trace " not in line]
     reason = lines[0][:160] if lines else ", ".join(sorted(set(failed)))[:160]
     panic = re.search(r"panicked at (.*)", output)
-    return reason or (panic and panic[1]) or "failed", took
+    reason = reason or (panic and panic[1])
+    if not reason:
+        sys.exit(f"{output}\nno test failed, and yet: {' '.join(command)}")
+    return reason, took
 
 
 def main():
@@ -84,13 +87,13 @@ def main():
     by_name = {mutant.name.replace(" ", "-"): mutant for mutant in MUTANTS}
     unknown = [name for name in names if name not in by_name]
     if unknown:
-        sys.exit(f"no such fault: {', '.join(unknown)}\nthere are: {' '.join(by_name)}")
+        sys.exit(f"no such mutant: {', '.join(unknown)}\nthere are: {' '.join(by_name)}")
     chosen = [by_name[name] for name in names] or MUTANTS
     for test in sorted({test for mutant in chosen for test in mutant.tests}):
         reason, took = run(folder, target, test)
         if reason:
-            sys.exit(f"without a fault: {test}: {reason}")
-        print(f"without a fault: {test}: passed ({took:.0f} s)", flush=True)
+            sys.exit(f"without a defect: {test}: {reason}")
+        print(f"without a defect: {test}: passed ({took:.0f} s)", flush=True)
     survived = []
     for mutant in chosen:
         path = folder / mutant.path

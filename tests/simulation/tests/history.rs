@@ -1,5 +1,5 @@
 //! The checker of linearizability against another one, against all orders of short histories, and against
-//! planted faults.
+//! planted defects.
 
 use fastrand::Rng;
 use simulation::history::{
@@ -149,7 +149,7 @@ fn event<O>(called: u64, returned: impl Into<Option<u64>>, operation: O) -> Even
 }
 
 #[test]
-fn planted_faults_are_violations() {
+fn planted_defects_are_violations() {
     use RegisterOperation::{Read, Write};
     let stale = [event(0, 1, Write(1)), event(2, 3, Write(2)), event(4, 5, Read(Some(1)))];
     let back = [event(0, 9, Write(1)), event(1, 2, Read(Some(1))), event(3, 4, Read(None))];
@@ -174,7 +174,7 @@ fn planted_faults_are_violations() {
 
 /// Sets of operations have several words of bits then.
 #[test]
-fn faults_late_in_long_histories_are_violations() {
+fn defects_late_in_long_histories_are_violations() {
     let random = &mut Rng::with_seed(11);
     for _ in 0..200 {
         let (count, mut state) = (random.u64(70..300), None);
