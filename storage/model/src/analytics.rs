@@ -164,3 +164,21 @@ pub struct ReturnedMemory {
     /// The number of times.
     pub times: u32,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_adds_up() {
+        let usage = |requests, nodes_added, latency_micros, latency_max_micros| Usage {
+            requests,
+            nodes_added,
+            latency_micros,
+            latency_max_micros,
+        };
+        let mut sum = usage(2, 3, 500, 400);
+        sum.add(&usage(1, 4, 90, 90));
+        assert_eq!(sum, usage(3, 7, 590, 400));
+    }
+}

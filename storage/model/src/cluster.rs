@@ -257,6 +257,8 @@ mod tests {
         let all = [&backup, &first, &second, &third, &fourth];
         let numbers: BTreeSet<_> = all.iter().map(|cluster| cluster.delivery_number(9)).collect();
         assert_eq!(numbers.len(), all.len(), "{numbers:?}");
+        assert_eq!(first.id, [4; 16]);
+        assert_eq!(first.members, [Member::new(1, [3; 16])]);
         let largest = restored(&restored(&backup, [0xff; 16]), [0xff; 16]);
         assert_eq!(largest.restored.unwrap().number, 1, "the next one of the largest");
     }

@@ -130,4 +130,13 @@ mod tests {
         assert_eq!(empty.applied_to(Some(&details)), None);
         assert_eq!(DetailsPatch::default().applied_to(Some(&details)).as_deref(), Some(&details));
     }
+
+    #[test]
+    fn short_values_without_structure_are_found() {
+        let entry = |value: &str| ("source".to_owned(), value.to_owned());
+        assert!(is_found(&entry("\"wiki\"")) && is_found(&entry("7")));
+        for value in ["[\"wiki\"]", "{}", &"7".repeat(METADATA_TERM_BYTES_MAX)] {
+            assert!(!is_found(&entry(value)), "{value}");
+        }
+    }
 }

@@ -163,4 +163,13 @@ mod tests {
         assert!(!is_near_text("我们不喝茶", "我们喝茶", 0.1));
         assert!(!is_near_text("!!", "??", 0.5), "no words");
     }
+
+    #[test]
+    fn edges_of_similarity_join_near_duplicates() {
+        let thermo = crate::thermo::Thermo::default();
+        let duplicates = Duplicates { similarity_min: 0.9, ..thermo.duplicates };
+        assert!(duplicates.are_similar(SIMILAR_TO, 0.95));
+        assert!(!duplicates.are_similar(SIMILAR_TO, 0.85));
+        assert!(!duplicates.are_similar("works with", 0.95));
+    }
 }

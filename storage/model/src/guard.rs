@@ -192,4 +192,18 @@ mod tests {
         let flagged = GuardMark::default().with(Detection::Instructions, GuardAction::Flag);
         assert!(!mark.and(flagged).is_reviewed() && mark.and(flagged).is_flagged());
     }
+
+    #[test]
+    fn detections_are_kept() {
+        let twice = GuardMark::default()
+            .with(Detection::Email, GuardAction::Flag)
+            .with(Detection::Email, GuardAction::Flag);
+        assert!(twice.is_flagged());
+        assert!(twice.detections().eq([Detection::Email]));
+        let reviewed = twice.reviewed();
+        assert!(!reviewed.unreviewed().is_reviewed());
+        assert!(reviewed.unreviewed().detections().eq([Detection::Email]));
+        assert!(GuardMark::of([Detection::Email], false, true).is_reviewed());
+        assert!(!GuardMark::of([Detection::Email], true, true).is_reviewed());
+    }
 }

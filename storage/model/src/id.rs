@@ -152,3 +152,27 @@ impl fmt::Display for Timestamp {
 fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_texts_are_uuids_of_version_8() {
+        for text in ["a", "b", "c", "d"] {
+            let id = MemoryId::of_parts([text]).to_string();
+            assert_eq!(id.as_bytes()[14], b'8', "{id}");
+            assert!(b"89ab".contains(&id.as_bytes()[19]), "{id}");
+        }
+        assert_ne!(MemoryId::of_parts(["ab", "c"]), MemoryId::of_parts(["a", "bc"]));
+    }
+
+    #[test]
+    fn months_are_numbered_without_gaps() {
+        let december: jiff::Timestamp = "2026-12-31T23:59:59Z".parse().unwrap();
+        let january: jiff::Timestamp = "2027-01-01T00:00:00Z".parse().unwrap();
+        let month = |at: jiff::Timestamp| Timestamp(at.as_microsecond()).month();
+        assert_eq!(month(december), 2026 * 12 + 11);
+        assert_eq!(month(january), 2027 * 12);
+    }
+}

@@ -384,3 +384,30 @@ pub enum DeliveryNext {
     /// The delivery is a dead letter, and the trigger was disabled: the receiver returned 410.
     TriggerDisabled,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_and_other_ends_of_events() {
+        let (other, relation) = (MemoryId([7; 16]), "works with".to_owned());
+        let created = EventKind::EdgeCreated { other, relation: relation.clone() };
+        let deleted = EventKind::EdgeDeleted { other, relation };
+        assert_eq!([created.other_end(), deleted.other_end()], [Some(other); 2]);
+        assert_eq!(EventKind::Created.other_end(), None);
+        let event = |kind| Event {
+            at: Timestamp(1),
+            actor: None,
+            subject: Some(MemoryId([1; 16])),
+            namespace: "default".into(),
+            kind,
+        };
+        for kind in [created, deleted, EventKind::Deleted("prefers tea".into())] {
+            let mut event = event(kind);
+            assert!(event.remove_texts(), "{event:?}");
+            assert!(!event.remove_texts(), "{event:?}: nothing is left");
+        }
+        assert!(!event(EventKind::Created).remove_texts());
+    }
+}

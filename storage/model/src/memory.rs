@@ -451,4 +451,29 @@ mod tests {
             assert_eq!(memory(times).validity(), expected, "{times:?}");
         }
     }
+
+    #[test]
+    fn state_is_what_it_is_set_to() {
+        let details = Details { tags: vec!["a".into()], metadata: Vec::new() };
+        let id = MemoryId([9; 16]);
+        let state = MemoryState {
+            decay_class: DecayClass::Permanent,
+            is_pinned: true,
+            is_locked: true,
+            is_flagged: true,
+            min_heat: 0.25,
+            updated_at: Timestamp(8),
+            archived_at: Some(Timestamp(9)),
+            superseded_by: Some(id),
+            echo_of: Some(id),
+            changed_by: Some(Editor { key: KeyId([3; 8]), agent: "helper".into() }),
+            locked_by: Some(KeyId([4; 8])),
+            details: Some(Box::new(details)),
+            times: Times { occurred_at: Some(Timestamp(5)), ..Times::default() }.some(),
+            guard: GuardMark::of([], true, false),
+        };
+        let memory = Memory::example("x");
+        assert_eq!(memory.clone().with(&state).state(), state);
+        assert_eq!(memory.clone().with(&state).with(&memory.state()), memory);
+    }
 }

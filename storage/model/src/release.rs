@@ -87,5 +87,6 @@ mod tests {
         let releases = [release(2, 3), release(1, 9), release(2, 1)];
         assert_eq!(releases.iter().min(), Some(&release(1, 9)));
         assert_eq!(release(2, 1).to_string(), "0.1.0");
+        assert_eq!(Release::own().to_string(), env!("CARGO_PKG_VERSION"));
     }
 }

@@ -411,4 +411,15 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), 6 * 4 + 3 + 26);
     }
+
+    #[test]
+    fn whole_numbers_are_known() {
+        let mut thermo = Thermo::default();
+        let is_integer = |name: &str, settings: &[Setting<'_>]| {
+            settings.iter().find(|it| it.name == name).map(Setting::is_integer)
+        };
+        let settings = thermo.settings();
+        assert_eq!(is_integer("resonance.depth", &settings), Some(true));
+        assert_eq!(is_integer("recall.heat_weight", &settings), Some(false));
+    }
 }

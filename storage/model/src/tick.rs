@@ -155,3 +155,42 @@ impl TickStep {
         first
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(reached: Option<u8>, candidates: &[u8]) -> TickStep {
+        let tick = Tick::none(Timestamp(0), &Thermo::default());
+        let mut tick = tick.next(Timestamp(9), &Thermo::default());
+        tick.stage = Stage::Evaluating(reached.map(|byte| MemoryId([byte; 16])));
+        TickStep {
+            tick,
+            thresholds: vec![0.5],
+            rules: Vec::new(),
+            candidates: candidates.iter().map(|byte| MemoryId([*byte; 16])).collect(),
+            has_more: false,
+            archivable: 0,
+        }
+    }
+
+    #[test]
+    fn candidates_serve_later_steps_of_their_tick() {
+        let found = step(None, &[2, 4, 6]);
+        let later = step(Some(4), &[6]);
+        assert_eq!(found.clone().after(&later.tick, &[0.5]), Some(later.clone()));
+        assert_eq!(found.clone().after(&later.tick, &[0.7]), None, "other thresholds");
+        let other = Tick { number: 2, ..later.tick.clone() };
+        assert_eq!(found.clone().after(&other, &[0.5]), None, "another tick");
+        let done = Tick { stage: Stage::Done, ..later.tick };
+        assert_eq!(found.after(&done, &[0.5]), None);
+    }
+
+    #[test]
+    fn first_candidates_leave_more() {
+        let found = step(None, &[2, 4]);
+        assert_eq!(found.first(1), TickStep { has_more: true, ..step(None, &[2]) });
+        assert_eq!(found.first(2), found);
+        assert!(TickStep { has_more: true, ..found }.first(2).has_more);
+    }
+}

@@ -457,4 +457,12 @@ mod tests {
             assert_eq!(wrong.parse::<DeliveryId>(), Err(()), "{wrong}");
         }
     }
+
+    #[test]
+    fn deliveries_and_events_of_ticks() {
+        let outbox = |pending, dead_letters, dropped| Outbox { pending, dead_letters, dropped };
+        assert_eq!(outbox(1, 2, 3).plus(outbox(10, 20, 30)), outbox(11, 22, 33));
+        let of_ticks = TriggerEvent::ALL.into_iter().filter(|it| it.is_of_ticks());
+        assert!(of_ticks.eq([TriggerEvent::Decay, TriggerEvent::Threshold]));
+    }
 }

@@ -276,4 +276,15 @@ mod tests {
             prop_assert_eq!(half.cosine(&right).to_bits(), dot(&components, &right).to_bits());
         }
     }
+
+    #[test]
+    fn cosine_and_mean_of_two_directions() {
+        let vector = |components: &[f32]| Vector::quantise(MODEL, components).unwrap();
+        let cosine = vector(&[1.0, 0.0]).cosine(&vector(&[3.0, 4.0])).unwrap();
+        assert!((cosine - 0.6).abs() < 1e-3, "{cosine}");
+        let mean = mean_direction(vec![vec![2.0, 0.0], vec![0.0, 5.0]]).unwrap();
+        assert_eq!(mean, [1.0, 1.0], "each direction counts once");
+        assert_eq!(mean_direction(vec![vec![2.0, 1.0]]), Ok(vec![2.0, 1.0]));
+        assert_eq!(mean_direction(Vec::new()), Err(VectorFault::Zero));
+    }
 }
