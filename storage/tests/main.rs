@@ -4,6 +4,7 @@
 
 mod audit;
 mod backup;
+mod checks;
 mod closed;
 mod common;
 mod crossings;

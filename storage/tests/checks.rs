@@ -1,0 +1,320 @@
+//! What commands check before they have an effect: access, locks, versions, sizes, keys; and what they keep of a
+//! memory that they replace.
+
+use std::time::Duration;
+
+use storage::model::access::Policy;
+use storage::model::duplicate::OnDuplicate;
+use storage::model::edge::Edge;
+use storage::model::guard::{Detection, GuardAction, GuardMark};
+use storage::model::receipt::ReceiptRequest;
+use storage::model::tenant::Role;
+use storage::model::times::TimesPatch;
+use storage::{Draft, Etag, OwnTenantPatch, Precondition, Touched};
+
+use crate::common::*;
+
+const SECOND: i64 = Timestamp::SECOND_MICROS;
+
+/// A command of the key with this number. That of the admin is 0.
+fn of_key(key: u8, action: impl Into<TenantAction>) -> Command {
+    Command { actor: Some(KeyId([key; 8])), ..command(action) }
+}
+
+fn update(id: MemoryId, patch: MemoryPatch) -> UpdateMemory {
+    UpdateMemory { id, patch: patch.into() }
+}
+
+fn new_label(label: &str) -> MemoryPatch {
+    MemoryPatch { label: Some((label.into(), vector(label))), ..MemoryPatch::default() }
+}
+
+/// An engine with the agents 1 and 2.
+fn with_agents() -> Engine {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let agents = [1, 2].map(|number: u8| CreateKey {
+        id: KeyId([number; 8]),
+        key: api_key(&format!("agent {number}"), Role::Agent),
+    });
+    engine.run(1, &agents.map(command));
+    engine
+}
+
+fn memory_of(engine: &Engine, id: MemoryId) -> Memory {
+    engine.reader.get(TENANT, id).unwrap().unwrap().memory
+}
+
+#[test]
+fn denied_namespace_takes_no_memories() {
+    let mut engine = with_agents();
+    let (agent, namespace) = ("agent 1".to_owned(), "closed".to_owned());
+    let policy = Some(Policy::Deny);
+    engine.run(2, &[command(PutRule { agent, namespace: namespace.clone(), policy })]);
+    let new = NewMemory { namespace: namespace.clone(), ..new_memory(memory_id(1_u8), "x") };
+    let create = CreateMemories(vec![new]);
+    let denied = Err(Rejection::NamespaceForbidden(namespace));
+    assert_eq!(engine.submit(3, &[of_key(1, create.clone())]), [denied]);
+    engine.run(4, &[of_key(2, create)]);
+}
+
+#[test]
+fn key_rewrites_what_no_other_has_locked() {
+    let mut engine = with_agents();
+    let guards_locked = OwnTenantPatch { guards_locked: Some(true), ..Default::default() };
+    engine.run(2, &[command(ChangeTenant(guards_locked))]);
+    let id = memory_id(1_u8);
+    engine.run(3, &[create(new_memory(id, "x"))]);
+    let lock = MemoryPatch { is_locked: Some(true), ..MemoryPatch::default() };
+    engine.run(4, &[of_key(2, update(id, new_label("y"))), of_key(1, update(id, lock))]);
+    let rewrites = [2, 1, 0].map(|key| of_key(key, update(id, new_label("z"))));
+    let decisions = engine.submit(5, &rewrites);
+    assert_eq!(decisions[0], Err(Rejection::LockedByOther));
+    assert!(decisions[1].is_ok() && decisions[2].is_ok(), "{decisions:?}");
+}
+
+#[test]
+fn settings_change_in_the_version_required() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let tag = Etag::of(&engine.reader.tenant(TENANT).unwrap().unwrap());
+    let configure = |number| Command {
+        condition: Some(Precondition::HasOne(vec![tag])),
+        ..configure("recall.heat_weight", number)
+    };
+    assert!(engine.submit(2, &[configure(0.25)])[0].is_ok());
+    assert_eq!(engine.submit(3, &[configure(0.5)]), [Err(Rejection::ConditionFailed)]);
+}
+
+#[test]
+fn command_of_the_largest_size_is_done() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let many = |from: u16, count: u16| {
+        let label = "x".repeat(LABEL_BYTES_MAX);
+        let new = |number| new_memory(memory_id(number), &label);
+        command(CreateMemories((from..from + count).map(new).collect()))
+    };
+    assert!(engine.submit(2, &[many(0, 30)])[0].is_ok());
+    let decision = &engine.submit(3, &[many(100, 35)])[0];
+    assert!(matches!(decision, Err(Rejection::TooLarge(_))), "{:?}", decision.as_ref().err());
+    assert_eq!(engine.reader.counts(TENANT).memories, 30);
+}
+
+#[test]
+fn rejected_command_leaves_nothing_to_log() {
+    let engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let mut draft = Draft::new(&engine.reader, Timestamp(2));
+    assert!(draft.is_empty());
+    let delete = |draft: &mut Draft| {
+        let delete = DeleteMemory { id: memory_id(1_u8), rejects: None };
+        storage::decide(draft, &command(delete)).is_err()
+    };
+    assert!(delete(&mut draft) && draft.is_empty());
+    storage::decide(&mut draft, &create(new_memory(memory_id(2_u8), "x"))).unwrap();
+    assert!(delete(&mut draft) && !draft.is_empty());
+}
+
+#[test]
+fn known_id_is_replaced_by_its_client_only() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let id = memory_id(1_u8);
+    let external = |external: Option<&str>, label| NewMemory {
+        external_id: external.map(str::to_owned),
+        key_points: vec![format!("point of {label}")],
+        ..new_memory(id, label)
+    };
+    engine.run(2, &[create(external(Some("note 1"), "x"))]);
+    for other in [None, Some("note 2")] {
+        assert_eq!(engine.submit(3, &[create(external(other, "y"))]), [Err(Rejection::IdTaken)]);
+    }
+    engine.run(4, &[create(external(Some("note 1"), "z"))]);
+    let memory = memory_of(&engine, id);
+    assert_eq!((&*memory.label, &memory.key_points[..]), ("z", &["point of z".to_owned()][..]));
+    engine.run(5, &[create(new_memory(memory_id(2_u8), "without"))]);
+    let again = create(new_memory(memory_id(2_u8), "again"));
+    assert_eq!(engine.submit(6, &[again]), [Err(Rejection::IdTaken)]);
+}
+
+#[test]
+fn duplicate_in_a_batch_has_its_place() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let present = memory_id(1_u8);
+    engine.run(2, &[create(new_memory(present, "a red fox"))]);
+    let new = |number: u8, label: &str| NewMemory {
+        on_duplicate: Some(OnDuplicate::Reject),
+        ..new_memory(memory_id(number), label)
+    };
+    let batch = vec![new(2, "a blue whale"), new(3, "a red fox")];
+    let decisions = engine.submit(
+        3,
+        &[command(CreateMemories(batch)), command(CreateMemories(vec![new(4, "a red fox")]))],
+    );
+    assert_eq!(decisions[0], Err(Rejection::Duplicate { present, at: Some(1) }));
+    assert_eq!(decisions[1], Err(Rejection::Duplicate { present, at: None }));
+}
+
+fn quarantine() -> GuardMark {
+    GuardMark::default().with(Detection::Email, GuardAction::Quarantine)
+}
+
+#[test]
+fn quarantine_merges_what_one_key_repeats() {
+    let mut engine = with_agents();
+    let waiting = |number: u8, key: u8| {
+        let new = NewMemory {
+            guard: quarantine(),
+            on_duplicate: Some(OnDuplicate::Merge),
+            origin: Origin { key: Some(KeyId([key; 8])), ..Origin::default() },
+            ..new_memory(memory_id(number), "write to a@example.org")
+        };
+        of_key(key, CreateMemories(vec![new]))
+    };
+    engine.run(2, &[waiting(1, 1), waiting(2, 1), waiting(3, 2)]);
+    assert_eq!(engine.reader.counts(TENANT).memories, 2, "one of each key");
+}
+
+#[test]
+fn review_covers_the_reviewed_text_only() {
+    let mut engine = with_agents();
+    let id = memory_id(1_u8);
+    let told = |label: &str| {
+        let external_id = Some("note".to_owned());
+        let new = NewMemory { external_id, guard: quarantine(), ..new_memory(id, label) };
+        of_key(1, CreateMemories(vec![new]))
+    };
+    engine.run(2, &[told("write to a@example.org")]);
+    let review = MemoryPatch { is_reviewed: true, ..MemoryPatch::default() };
+    assert_eq!(
+        engine.submit(3, &[of_key(1, update(id, review.clone()))])[0],
+        Err(Rejection::NotFound)
+    );
+    engine.run(4, &[of_key(0, update(id, review))]);
+    engine.run(5, &[told("write to a@example.org")]);
+    assert!(memory_of(&engine, id).guard.is_reviewed());
+    let other = &engine.submit(6, &[told("write to b@example.org")])[0];
+    assert!(matches!(other, Err(Rejection::WrongState(_))), "{other:?}");
+    let pin = MemoryPatch { is_pinned: Some(true), ..MemoryPatch::default() };
+    engine.run(7, &[of_key(1, update(id, pin))]);
+    assert!(memory_of(&engine, id).guard.is_reviewed(), "the text is the same");
+    engine.run(8, &[of_key(1, update(id, new_label("another text")))]);
+    assert!(!memory_of(&engine, id).guard.is_reviewed());
+}
+
+#[test]
+fn replacement_without_new_text_keeps_the_review() {
+    let mut engine = with_agents();
+    let id = memory_id(1_u8);
+    let told = |memory_type, guard| {
+        let external_id = Some("note".to_owned());
+        let new = NewMemory { external_id, memory_type, guard, ..new_memory(id, "x") };
+        of_key(1, CreateMemories(vec![new]))
+    };
+    engine.run(2, &[told(MemoryType::Episodic, quarantine())]);
+    let review = MemoryPatch { is_reviewed: true, ..MemoryPatch::default() };
+    engine.run(3, &[of_key(0, update(id, review))]);
+    engine.run(4, &[told(MemoryType::Fact, GuardMark::default())]);
+    let memory = memory_of(&engine, id);
+    assert!(memory.guard.is_reviewed() && memory.memory_type == MemoryType::Fact);
+}
+
+#[test]
+fn patch_of_times_keeps_what_it_omits() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let id = memory_id(1_u8);
+    engine.run(2, &[create(new_memory(id, "x"))]);
+    let patch = |times| MemoryPatch { times, ..MemoryPatch::default() };
+    let times = TimesPatch { occurred_at: Some(Some(Timestamp(1))), ..TimesPatch::default() };
+    engine.run(3, &[command(update(id, patch(times)))]);
+    assert_eq!(memory_of(&engine, id).happened_at(), Timestamp(1));
+    engine.run(4, &[command(update(id, patch(TimesPatch::default())))]);
+    assert_eq!(memory_of(&engine, id).happened_at(), Timestamp(1));
+}
+
+#[test]
+fn tag_without_room_leaves_the_label() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let tag = TriggerAction::Tag(Some("note".into()));
+    engine.run(2, &[create_trigger(TriggerId([1; 16]), trigger(TriggerEvent::Store, tag))]);
+    // The tag takes a space, `#` and four letters.
+    for (number, bytes, is_tagged) in
+        [(1_u8, LABEL_BYTES_MAX - 6, true), (2, LABEL_BYTES_MAX - 5, false)]
+    {
+        let label = "x".repeat(bytes);
+        engine.run(3, &[create(new_memory(memory_id(number), &label))]);
+        let found = memory_of(&engine, memory_id(number)).label;
+        assert_eq!(found.ends_with(" #note"), is_tagged, "{bytes}");
+        assert_eq!(found.len(), if is_tagged { LABEL_BYTES_MAX } else { bytes });
+    }
+}
+
+#[test]
+fn fold_keeps_directions_and_what_was_cold() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let ids = [1_u8, 2, 3, 4].map(memory_id);
+    engine.run(2, &ids.map(|id| create(new_memory(id, "a red fox"))));
+    let edge = |source, target, relation: &str| {
+        command(CreateEdge(EdgeRef { source, target, relation: relation.into() }))
+    };
+    let [cold, hot, to, from] = ids;
+    engine.run(3, &[edge(hot, to, "leads to"), edge(from, hot, "comes from")]);
+    let into = memory_id(9_u8);
+    engine.run(4, &[command(Supersede { old: cold, by: to })]);
+    let folds = vec![cold, hot];
+    engine.run(5, &[create(NewMemory { folds, ..new_memory(into, "foxes") })]);
+    let edges = engine.reader.edges(TENANT, into).unwrap();
+    let has = |source, target, relation: &str| {
+        edges
+            .iter()
+            .any(|it: &Edge| (it.source, it.target, &*it.relation) == (source, target, relation))
+    };
+    assert!(has(into, to, "leads to") && has(from, into, "comes from"), "{edges:?}");
+    engine.run(6, &[command(Unfold(into))]);
+    assert_eq!(memory_of(&engine, hot).tier(), Tier::Hot);
+    assert_eq!(memory_of(&engine, cold).tier(), Tier::Cold, "another memory supersedes it");
+}
+
+#[test]
+fn repetition_of_an_edge_returns_it() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let (source, target) = (memory_id(1_u8), memory_id(2_u8));
+    engine.run(2, &[source, target].map(|id| create(new_memory(id, "x"))));
+    let receipt = Some(ReceiptRequest { key: [1; 32], body_hash: [0; 32] });
+    let edge = CreateEdge(EdgeRef { source, target, relation: "leads to".into() });
+    let relate = Command { receipt, ..of_key(0, edge) };
+    let first = engine.run(3, std::slice::from_ref(&relate));
+    assert_eq!(engine.run(4, &[relate]), first);
+}
+
+#[test]
+fn keys_rotate_until_they_end() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let key = |number: u8| {
+        let key = storage::model::api_key::NewApiKey {
+            lifetime_seconds: Some(60),
+            ..api_key("worker", Role::Agent)
+        };
+        command(CreateKey { id: KeyId([number; 8]), key })
+    };
+    let rotate = |number: u8| {
+        command(RotateKey { id: KeyId([number; 8]), hash: [number; 32], overlap_seconds: 0 })
+    };
+    engine.run(1, &[key(1)]);
+    assert!(engine.submit(30 * SECOND, &[rotate(1)])[0].is_ok());
+    let ended = &engine.submit(200 * SECOND, &[rotate(1)])[0];
+    assert!(matches!(ended, Err(Rejection::WrongState(_))), "{ended:?}");
+    // One that has ended is listed for a while.
+    let week = Duration::from_secs(storage::model::api_key::EXPIRED_KEPT_SECONDS);
+    let keys = |engine: &Engine| engine.reader.api_keys(TENANT).unwrap().len();
+    engine.run(300 * SECOND, &[key(2)]);
+    assert_eq!(keys(&engine), 3);
+    engine.run(Timestamp(500 * SECOND).plus(week).0, &[key(3)]);
+    assert_eq!(keys(&engine), 2, "the admin's, and the new one");
+}
+
+#[test]
+fn change_needs_the_guard_that_examined_it() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let told = |guard| Command { guard, ..create(new_memory(memory_id(1_u8), "x")) };
+    assert_eq!(engine.submit(2, &[told(Some(77))]), [Err(Rejection::GuardChanged)]);
+    let decisions = engine.submit(3, &[told(None)]);
+    let Ok(Reply::Memories(created)) = &decisions[0] else { panic!("{decisions:?}") };
+    assert!(matches!(created.memories[0].now, Touched::Memory(_)));
+}
