@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use storage::model::access::Policy;
+use storage::model::analytics::Usage;
 use storage::model::duplicate::OnDuplicate;
 use storage::model::edge::Edge;
 use storage::model::guard::{Detection, GuardAction, GuardMark};
 use storage::model::receipt::ReceiptRequest;
 use storage::model::tenant::Role;
 use storage::model::times::TimesPatch;
-use storage::{Draft, Etag, OwnTenantPatch, Precondition, Touched};
+use storage::{Draft, Etag, OwnTenantPatch, Precondition, Touched, TraceScope, Traces};
 
 use crate::common::*;
 
@@ -317,4 +318,38 @@ fn change_needs_the_guard_that_examined_it() {
     let decisions = engine.submit(3, &[told(None)]);
     let Ok(Reply::Memories(created)) = &decisions[0] else { panic!("{decisions:?}") };
     assert!(matches!(created.memories[0].now, Touched::Memory(_)));
+}
+
+#[test]
+fn recalls_are_counted_with_their_warmings() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let (id, day) = (memory_id(1_u8), 86_400 * SECOND);
+    engine.run(2, &[create(NewMemory { initial_heat: 0.5, ..new_memory(id, "x") })]);
+    for number in 1..=2_u8 {
+        let recalled = report(number.into(), 1, Usage::default(), vec![(id, 1)]);
+        engine.run(i64::from(number) * day, &[recalled]);
+    }
+    let stats = engine.reader.recall_stats(TENANT).unwrap().types[MemoryType::Episodic as usize];
+    assert_eq!((stats.recalls, stats.warmings), (2, 2));
+    assert!(stats.heat_after > stats.heat_before && stats.heat_before > 0.0, "{stats:?}");
+}
+
+#[test]
+fn purge_leaves_no_receipt_with_the_memory() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let id = memory_id(1_u8);
+    let receipt = Some(ReceiptRequest { key: [1; 32], body_hash: [2; 32] });
+    let keyed = Command { receipt, ..create(new_memory(id, "x")) };
+    engine.run(2, std::slice::from_ref(&keyed));
+    engine.run(3, &[command(PurgeMemories(vec![id]))]);
+    let scope = TraceScope { ids: [id].into(), ..TraceScope::default() };
+    let traces = engine.reader.traces(TENANT, &scope).unwrap();
+    assert_eq!(traces.rows.receipts.len(), 1);
+    engine.run(4, &[command(RemoveTraces(traces.rows))]);
+    assert_eq!(engine.reader.traces(TENANT, &scope).unwrap(), Traces::default());
+    assert_eq!(
+        engine.submit(5, &[keyed]),
+        [Err(Rejection::KeyReused)],
+        "and it does not come back"
+    );
 }
