@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use storage::model::access::Policy;
 use storage::model::analytics::Usage;
+use storage::model::api_key::{EXPIRED_KEPT_SECONDS, NewApiKey};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::edge::Edge;
 use storage::model::guard::{Detection, GuardAction, GuardMark};
@@ -169,7 +170,9 @@ fn quarantine_merges_what_one_key_repeats() {
         of_key(key, CreateMemories(vec![new]))
     };
     engine.run(2, &[waiting(1, 1), waiting(2, 1), waiting(3, 2)]);
-    assert_eq!(engine.reader.counts(TENANT).memories, 2, "one of each key");
+    let is_there =
+        [1_u8, 2, 3].map(|it| engine.reader.get(TENANT, memory_id(it)).unwrap().is_some());
+    assert_eq!(is_there, [true, false, true], "one of each key");
 }
 
 #[test]
@@ -214,6 +217,10 @@ fn replacement_without_new_text_keeps_the_review() {
     engine.run(4, &[told(MemoryType::Fact, GuardMark::default())]);
     let memory = memory_of(&engine, id);
     assert!(memory.guard.is_reviewed() && memory.memory_type == MemoryType::Fact);
+    let new = NewMemory { external_id: Some("note".to_owned()), ..new_memory(id, "y") };
+    engine.run(5, &[of_key(1, CreateMemories(vec![new]))]);
+    let memory = memory_of(&engine, id);
+    assert!(!memory.guard.is_reviewed() && !memory.is_flagged, "{memory:?}");
 }
 
 #[test]
@@ -273,6 +280,22 @@ fn fold_keeps_directions_and_what_was_cold() {
 }
 
 #[test]
+fn fold_takes_a_bounded_number_of_edges() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let [source, into] = [1_u8, 2].map(memory_id);
+    let others = (100..170_u8).map(memory_id);
+    engine.run(2, &[create(new_memory(source, "a red fox"))]);
+    for target in others {
+        engine.run(3, &[create(new_memory(target, "x"))]);
+        let relation = "leads to".to_owned();
+        engine.run(4, &[command(CreateEdge(EdgeRef { source, target, relation }))]);
+    }
+    engine.run(5, &[create(NewMemory { folds: vec![source], ..new_memory(into, "foxes") })]);
+    let edges = engine.reader.edges(TENANT, into).unwrap();
+    assert_eq!(edges.iter().filter(|it| it.relation == "leads to").count(), 64);
+}
+
+#[test]
 fn repetition_of_an_edge_returns_it() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     let (source, target) = (memory_id(1_u8), memory_id(2_u8));
@@ -288,10 +311,7 @@ fn repetition_of_an_edge_returns_it() {
 fn keys_rotate_until_they_end() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     let key = |number: u8| {
-        let key = storage::model::api_key::NewApiKey {
-            lifetime_seconds: Some(60),
-            ..api_key("worker", Role::Agent)
-        };
+        let key = NewApiKey { lifetime_seconds: Some(60), ..api_key("worker", Role::Agent) };
         command(CreateKey { id: KeyId([number; 8]), key })
     };
     let rotate = |number: u8| {
@@ -301,8 +321,18 @@ fn keys_rotate_until_they_end() {
     assert!(engine.submit(30 * SECOND, &[rotate(1)])[0].is_ok());
     let ended = &engine.submit(200 * SECOND, &[rotate(1)])[0];
     assert!(matches!(ended, Err(Rejection::WrongState(_))), "{ended:?}");
+    let ends = |number: u8, lifetime_seconds| {
+        let key = NewApiKey { lifetime_seconds, ..api_key("admin", Role::Admin) };
+        command(CreateKey { id: KeyId([number; 8]), key })
+    };
+    engine.run(210 * SECOND, &[ends(8, Some(60)), ends(9, None)]);
+    let by = |actor, number: u8| Command { actor: Some(KeyId([actor; 8])), ..rotate(number) };
+    let outliving = &engine.submit(220 * SECOND, &[by(8, 9)])[0];
+    assert!(matches!(outliving, Err(Rejection::WrongState(_))), "{outliving:?}");
+    engine.run(230 * SECOND, &[by(8, 8), by(9, 8)]);
+    engine.run(240 * SECOND, &[8, 9].map(|number: u8| command(DeleteKey(KeyId([number; 8])))));
     // One that has ended is listed for a while.
-    let week = Duration::from_secs(storage::model::api_key::EXPIRED_KEPT_SECONDS);
+    let week = Duration::from_secs(EXPIRED_KEPT_SECONDS);
     let keys = |engine: &Engine| engine.reader.api_keys(TENANT).unwrap().len();
     engine.run(300 * SECOND, &[key(2)]);
     assert_eq!(keys(&engine), 3);

@@ -49,7 +49,8 @@ pub(super) fn last_puts(changes: Vec<Change>) -> Vec<Change> {
 mod tests {
     use super::*;
     use model::heat::Anchor;
-    use model::id::{MemoryId, TenantId, Timestamp};
+    use model::id::{MemoryId, TenantId, Timestamp, TriggerId};
+    use model::trigger::Firings;
 
     #[test]
     fn last_content_takes_the_first_place() {
@@ -63,5 +64,11 @@ mod tests {
             vec![put(1, 0.1), mark.clone(), put(2, 0.2), put(1, 0.3), removed(1), put(1, 0.4)];
         let expected = [put(1, 0.3), mark, put(2, 0.2), removed(1), put(1, 0.4)];
         assert_eq!(last_puts(changes), expected);
+        let id = TriggerId([1; 16]);
+        let fired =
+            |total| Change::FiringsPut(TenantId(1), id, Firings { total, ..Firings::default() });
+        let removed = || Change::TriggerRemoved(TenantId(1), id);
+        let changes = vec![fired(1), fired(2), removed(), fired(3)];
+        assert_eq!(last_puts(changes), [fired(2), removed(), fired(3)]);
     }
 }
