@@ -5,6 +5,7 @@ use storage::model::audit::{
 };
 use storage::model::cluster::{Model, Restored};
 use storage::model::id::KeyId;
+use storage::model::retention::{RetentionAction, RetentionRule};
 use storage::model::tenant::Role;
 use storage::{AuditPage, AuditRequest, Options, OwnTenantPatch, TenantPatch};
 
@@ -99,6 +100,25 @@ fn acts_are_recorded_with_their_effect() {
     assert_eq!(data.entries[0].act.before["namespace"], "default");
     assert!(!format!("{data:?}").contains("secret"), "no text of a memory");
     assert_verifies(&read(&engine.reopened(Options::default()), TENANT, AuditChain::Data));
+}
+
+#[test]
+fn rules_of_retention_are_recorded() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let rule = |after_days| RetentionRule {
+        namespace: Some("logs".into()),
+        memory_type: None,
+        action: RetentionAction::Delete,
+        after_days,
+    };
+    for after_days in [30, 60] {
+        engine.run(1, &[by(ROOT, UpdateRetention(vec![rule(after_days)]))]);
+    }
+    let page = read(&engine, TENANT, AuditChain::Administration);
+    assert_eq!(acts(&page), [("retention.change", "rules of retention"); 2]);
+    let act = &page.entries[1].act;
+    let text = |days| format!("delete any of logs after {days} days");
+    assert_eq!((&act.before["rule 1"], &act.after["rule 1"]), (&text(30), &text(60)));
 }
 
 #[test]

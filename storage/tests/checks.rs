@@ -8,10 +8,10 @@ use storage::model::analytics::Usage;
 use storage::model::api_key::{EXPIRED_KEPT_SECONDS, NewApiKey};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::edge::Edge;
-use storage::model::guard::{Detection, GuardAction, GuardMark};
+use storage::model::guard::{Detection, GuardAction, GuardMark, GuardRule};
 use storage::model::receipt::ReceiptRequest;
-use storage::model::tenant::Role;
-use storage::model::times::TimesPatch;
+use storage::model::tenant::{Limits, Role};
+use storage::model::times::{Times, TimesPatch};
 use storage::{Draft, Etag, OwnTenantPatch, Precondition, Touched, TraceScope, Traces};
 
 use crate::common::*;
@@ -382,4 +382,83 @@ fn purge_leaves_no_receipt_with_the_memory() {
         [Err(Rejection::KeyReused)],
         "and it does not come back"
     );
+}
+
+#[test]
+fn guard_has_another_version_after_a_change() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let told = |number: u8, guard| Command {
+        guard: Some(guard),
+        ..create(new_memory(memory_id(number), "x"))
+    };
+    engine.run(2, &[told(1, 0), command(UpdateGuard(vec![GuardRule::default()]))]);
+    assert_eq!(engine.submit(3, &[told(2, 0)]), [Err(Rejection::GuardChanged)]);
+    engine.run(4, &[told(2, 1)]);
+}
+
+#[test]
+fn rules_change_in_the_version_required() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let put = |namespace: &str, condition| {
+        let (agent, namespace) = ("*".to_owned(), namespace.to_owned());
+        let put = PutRule { agent, namespace, policy: Some(Policy::Deny) };
+        Command { condition: Some(condition), ..command(put) }
+    };
+    let tag = |engine: &Engine| Etag::of(&engine.reader.access_rules(TENANT).unwrap());
+    let before = Precondition::HasOne(vec![tag(&engine)]);
+    engine.run(2, &[put("a", before.clone())]);
+    assert_eq!(engine.submit(3, &[put("b", before)]), [Err(Rejection::ConditionFailed)]);
+    // What a command creates under an id of its own is no resource that a client can name.
+    let key = CreateKey { id: KeyId([1; 8]), key: api_key("agent", Role::Agent) };
+    let absent = Command { condition: Some(Precondition::Absent), ..command(key) };
+    assert_eq!(engine.submit(4, &[absent]), [Err(Rejection::ConditionFailed)]);
+}
+
+#[test]
+fn one_tier_is_that_of_new_tenants() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let put = |name: &str, limits, becomes_default| {
+        Command::of_cluster(PutTier { name: name.into(), limits, becomes_default })
+    };
+    engine.run(2, &[put("small", Some(Limits::new()), true)]);
+    let defaults = engine.reader.tenancy().unwrap().tiers.into_iter().filter(|it| it.is_default);
+    assert_eq!(defaults.map(|it| it.name).collect::<Vec<_>>(), ["small"]);
+    let removed = &engine.submit(3, &[put("small", None, false)])[0];
+    assert!(matches!(removed, Err(Rejection::WrongState(_))), "{removed:?}");
+}
+
+#[test]
+fn memory_ends_at_the_tick_of_its_time() {
+    let (id, at) = (memory_id(1_u8), 7_000 * SECOND);
+    for (expires_at, is_there) in [(at, false), (at + 1, true)] {
+        let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+        let times = Times { expires_at: Some(Timestamp(expires_at)), ..Times::default() };
+        engine.run(2, &[create(NewMemory { times, ..new_memory(id, "x") })]);
+        // A tick is as of the last batch before it.
+        engine.run(at, &[Command::of_cluster(AdvanceClock)]);
+        while engine.run(at + 1, &[command(AdvanceTick(None))]) != [Reply::Progress(Progress::Done)]
+        {
+        }
+        let found = engine.reader.get(TENANT, id).unwrap().is_some();
+        assert_eq!(found, is_there, "{expires_at}");
+    }
+}
+
+#[test]
+fn owner_changes_where_a_trigger_belongs() {
+    let mut engine = with_agents();
+    let id = TriggerId([1; 16]);
+    let owner = Some(KeyId([1; 8]));
+    let created = Trigger { owner, ..trigger(TriggerEvent::Store, TriggerAction::Notify(None)) };
+    engine.run(2, &[of_key(1, CreateTrigger { id, trigger: Box::new(created) })]);
+    let patch = |key, patch| of_key(key, UpdateTrigger { id, patch: Box::new(patch) });
+    let moved = TriggerPatch { namespace: Some(Some("notes".into())), ..Default::default() };
+    let Reply::Trigger(reply) = &engine.run(3, &[patch(1, moved)])[0] else { panic!("a trigger") };
+    let (now, _) = reply.now.as_ref().unwrap();
+    assert_eq!(now.namespace.as_deref(), Some("notes"));
+    let action = TriggerAction::Notify(Some("{label}".into()));
+    let other = || TriggerPatch { action: Some(action.clone()), ..Default::default() };
+    let decisions = engine.submit(4, &[patch(2, other()), patch(1, other()), patch(0, other())]);
+    assert_eq!(decisions[0], Err(Rejection::NotOwner));
+    assert!(decisions[1].is_ok() && decisions[2].is_ok(), "{decisions:?}");
 }
