@@ -179,21 +179,21 @@ fn quarantine_merges_what_one_key_repeats() {
 fn review_covers_the_reviewed_text_only() {
     let mut engine = with_agents();
     let id = memory_id(1_u8);
-    let told = |label: &str| {
+    let written = |label: &str| {
         let external_id = Some("note".to_owned());
         let new = NewMemory { external_id, guard: quarantine(), ..new_memory(id, label) };
         of_key(1, CreateMemories(vec![new]))
     };
-    engine.run(2, &[told("write to a@example.org")]);
+    engine.run(2, &[written("write to a@example.org")]);
     let review = MemoryPatch { is_reviewed: true, ..MemoryPatch::default() };
     assert_eq!(
         engine.submit(3, &[of_key(1, update(id, review.clone()))])[0],
         Err(Rejection::NotFound)
     );
     engine.run(4, &[of_key(0, update(id, review))]);
-    engine.run(5, &[told("write to a@example.org")]);
+    engine.run(5, &[written("write to a@example.org")]);
     assert!(memory_of(&engine, id).guard.is_reviewed());
-    let other = &engine.submit(6, &[told("write to b@example.org")])[0];
+    let other = &engine.submit(6, &[written("write to b@example.org")])[0];
     assert!(matches!(other, Err(Rejection::WrongState(_))), "{other:?}");
     let pin = MemoryPatch { is_pinned: Some(true), ..MemoryPatch::default() };
     engine.run(7, &[of_key(1, update(id, pin))]);
@@ -206,15 +206,15 @@ fn review_covers_the_reviewed_text_only() {
 fn replacement_without_new_text_keeps_the_review() {
     let mut engine = with_agents();
     let id = memory_id(1_u8);
-    let told = |memory_type, guard| {
+    let written = |memory_type, guard| {
         let external_id = Some("note".to_owned());
         let new = NewMemory { external_id, memory_type, guard, ..new_memory(id, "x") };
         of_key(1, CreateMemories(vec![new]))
     };
-    engine.run(2, &[told(MemoryType::Episodic, quarantine())]);
+    engine.run(2, &[written(MemoryType::Episodic, quarantine())]);
     let review = MemoryPatch { is_reviewed: true, ..MemoryPatch::default() };
     engine.run(3, &[of_key(0, update(id, review))]);
-    engine.run(4, &[told(MemoryType::Fact, GuardMark::default())]);
+    engine.run(4, &[written(MemoryType::Fact, GuardMark::default())]);
     let memory = memory_of(&engine, id);
     assert!(memory.guard.is_reviewed() && memory.memory_type == MemoryType::Fact);
     let new = NewMemory { external_id: Some("note".to_owned()), ..new_memory(id, "y") };
@@ -343,9 +343,9 @@ fn keys_rotate_until_they_end() {
 #[test]
 fn change_needs_the_guard_that_examined_it() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
-    let told = |guard| Command { guard, ..create(new_memory(memory_id(1_u8), "x")) };
-    assert_eq!(engine.submit(2, &[told(Some(77))]), [Err(Rejection::GuardChanged)]);
-    let decisions = engine.submit(3, &[told(None)]);
+    let written = |guard| Command { guard, ..create(new_memory(memory_id(1_u8), "x")) };
+    assert_eq!(engine.submit(2, &[written(Some(77))]), [Err(Rejection::GuardChanged)]);
+    let decisions = engine.submit(3, &[written(None)]);
     let Ok(Reply::Memories(created)) = &decisions[0] else { panic!("{decisions:?}") };
     assert!(matches!(created.memories[0].now, Touched::Memory(_)));
 }
@@ -387,13 +387,13 @@ fn purge_leaves_no_receipt_with_the_memory() {
 #[test]
 fn guard_has_another_version_after_a_change() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
-    let told = |number: u8, guard| Command {
+    let written = |number: u8, guard| Command {
         guard: Some(guard),
         ..create(new_memory(memory_id(number), "x"))
     };
-    engine.run(2, &[told(1, 0), command(UpdateGuard(vec![GuardRule::default()]))]);
-    assert_eq!(engine.submit(3, &[told(2, 0)]), [Err(Rejection::GuardChanged)]);
-    engine.run(4, &[told(2, 1)]);
+    engine.run(2, &[written(1, 0), command(UpdateGuard(vec![GuardRule::default()]))]);
+    assert_eq!(engine.submit(3, &[written(2, 0)]), [Err(Rejection::GuardChanged)]);
+    engine.run(4, &[written(2, 1)]);
 }
 
 #[test]

@@ -86,9 +86,9 @@ fn engine(options: Options, beside: Beside) -> Engine {
         engine.fill(1, (0..MEMORIES).map(|number| beside.memory(number)));
     }
     for number in 0..MEMORIES {
-        if beside == Beside::Closed {
-            let to_closed = |of| near(open(number), memory_id((number + of) % MEMORIES));
-            engine.run(2, &(0..20).map(to_closed).collect::<Vec<_>>());
+        if beside != Beside::Nothing {
+            let to_other = |of| near(open(number), beside.memory((number + of) % MEMORIES).id);
+            engine.run(2, &(0..20).map(to_other).collect::<Vec<_>>());
         }
         engine.run(2, &[near(open(number), open(number + 7)), near(open(number), unlike(number))]);
     }
@@ -134,7 +134,8 @@ fn reads(engine: &Engine) -> Vec<(&'static str, String)> {
     found.push(("hottest", format!("{:?}", reader.hottest(TENANT, &hot).unwrap())));
     found.push(("graph view", format!("{:?}", reader.graph_view(TENANT, &hot).unwrap())));
     for number in [0_u16, 7, 33] {
-        let near = reader.neighbours(TENANT, open(number), &access, 2, 10).unwrap();
+        let near = reader.neighbours(TENANT, open(number), &access, 2, 10).unwrap().unwrap();
+        assert!(!near.is_empty());
         found.push(("neighbours", format!("{near:?}")));
         let label = memory(number + 1_000, OPEN).label;
         let unit = vector(&label).components().unwrap();
@@ -183,6 +184,10 @@ fn memories_in_quarantine_take_no_places() {
         let page = reader.list(TENANT, &list).unwrap();
         assert_eq!(page.memories.iter().filter(|it| is_open(it.id)).count(), 50);
         assert!(reader.ids(TENANT, &filter).into_iter().all(is_open));
+    }
+    for access in [access(), Access::default()] {
+        let near = reader.neighbours(TENANT, open(0), &access, 2, 100).unwrap().unwrap();
+        assert!(!near.is_empty() && near.iter().all(|it| is_open(it.record.id)));
     }
 }
 
