@@ -35,7 +35,7 @@ pub const LIMITED: TriggerId = TriggerId([7; 16]);
 /// Its limit.
 pub const FIRES_MAX: u64 = 20;
 /// Heat that a memory has after some seconds.
-const COOLER: f64 = 0.999_99;
+pub const COOLER: f64 = 0.999_99;
 /// Seconds between ticks.
 const TICK_SECONDS: f64 = 4.0;
 /// Registers that all clients write.

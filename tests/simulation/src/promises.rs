@@ -10,11 +10,12 @@ use simulation::history::{
 
 use storage::model::id::TriggerId;
 use storage::model::memory::MemoryType;
+use storage::model::score::rounded;
 use storage::{Page, Reader, View};
 
 use crate::commands::{
-    COOLING, FIRES_MAX, GROUPS, LAST, LIMITED, TENANT, TRIGGER, TWINS, memory_id, number_of,
-    twin_of, value_of, with_word,
+    COOLER, COOLING, FIRES_MAX, GROUPS, LAST, LIMITED, TENANT, TRIGGER, TWINS, memory_id,
+    number_of, twin_of, value_of, with_word,
 };
 use crate::timeline::now;
 use crate::world::{Running, World};
@@ -227,6 +228,10 @@ impl Promises {
             world.violate(format!("memories have cooled twice: {cooled:?}"));
         }
         cooled.iter().for_each(|_| world.count("memories cooled"));
+        // The tick over a restoration fires nothing.
+        if has_all && !world.is_recovered() {
+            check_ticks(world, running, &created, &cooled);
+        }
     }
 
     fn check_counters_and_sets(&self, world: &World, running: &Running) {
@@ -291,6 +296,21 @@ fn read<T>(world: &World, found: storage::Result<T>) -> Option<T> {
 
 fn is_there(world: &World, running: &Running, number: u64) -> bool {
     read(world, running.reader.get(TENANT, memory_id(number))).flatten().is_some()
+}
+
+/// Checks that the trigger of ticks has fired for each of these memories that had cooled at the last tick.
+fn check_ticks(world: &World, running: &Running, created: &[u64], cooled: &[u64]) {
+    let Some(tick) = read(world, running.reader.tick(TENANT)).flatten() else { return };
+    for number in created {
+        let id = memory_id(*number);
+        let found = read(world, running.reader.get(TENANT, id)).flatten();
+        let heats = found.and_then(|found| tick.heats(&found.memory, &found.anchor));
+        let has_cooled =
+            heats.is_some_and(|(_, now)| rounded(now) < COOLER) && !tick.has_not_reached(id);
+        if has_cooled && cooled.binary_search(number).is_err() {
+            world.violate(format!("memory {number} has cooled, and no tick said so"));
+        }
+    }
 }
 
 /// How often the trigger has fired.

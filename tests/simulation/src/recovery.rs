@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::host::address;
 use crate::node::{incarnation, start};
 use crate::process::End;
-use crate::world::{Running, World};
+use crate::world::{RECOVERIES, Running, World};
 
 /// The node of the new cluster.
 const NODE: NodeId = 30;
@@ -42,7 +42,7 @@ pub async fn recover(world: &Arc<World>) -> Option<(Running, bool)> {
                 world.violate("the disks of all members are no majority".into());
             }
             start(world, NODE);
-            world.count("recoveries");
+            world.count(RECOVERIES);
             loop {
                 sleep(Duration::from_millis(200)).await;
                 if let Some((_, running)) = world.members().pop()

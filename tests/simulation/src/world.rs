@@ -19,6 +19,9 @@ use crate::process::{End, copy_remains};
 use crate::timeline::{Timeline, WINDOW, now};
 use crate::trace::Trace;
 
+/// The name of the number of recovered clusters.
+pub const RECOVERIES: &str = "recoveries";
+
 /// Shared by all that happens in a run. It is locked for short steps only, and by one task at a time.
 pub struct World {
     state: Mutex<State>,
@@ -270,6 +273,11 @@ impl World {
     /// Whether all receipts of the run are kept.
     pub fn keeps_receipts(&self) -> bool {
         self.with(|state| state.keeps_receipts)
+    }
+
+    /// Whether the cluster was lost and recovered.
+    pub fn is_recovered(&self) -> bool {
+        self.with(|state| state.counts.contains_key(RECOVERIES))
     }
 
     /// Records what must not have happened, once.
