@@ -80,9 +80,7 @@ impl Host {
         });
         if let Some(EndAt { end, down, .. }) = end {
             self.world.count("ends at a step");
-            let running = self.world.all_running();
-            let running = running.into_iter().find(|(node, _)| *node == self.node);
-            let status = running.and_then(|(_, it)| it.handle.cluster_status());
+            let status = self.listener(self.node).and_then(|(it, _)| it.handle.cluster_status());
             if status.is_some_and(|it| it.changing) {
                 self.world.count("ends in a change of members");
             }
